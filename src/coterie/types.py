@@ -1,0 +1,118 @@
+"""The vocabulary of coterie: small frozen dataclasses, and nothing else.
+
+Every other module speaks in these words (`docs/design.md` lists them). This module imports no other part of the package and
+no tensor library, so protocols, credit rules and draws can be written and tested without either.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+Seat = str
+"""A place at the table, for example "A"."""
+
+Player = str
+"""What sits in a seat for one episode: `POLICY`, `BASE`, or the name of a further player."""
+
+POLICY: Player = "policy"
+"""The policy in training: the base weights with the current adapter."""
+
+BASE: Player = "base"
+"""The untrained base: the same weights with the adapter off."""
+
+Stop = Literal["eos", "length"]
+"""Why a message ended: the model sampled an end-of-message token, or the cap cut it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One problem.
+
+    `private` maps a seat to the facts that only this seat is told; `ask` is the question that every seat sees. `question` is the
+    whole problem in one text (what one copy would be given alone); it also identifies the problem when sets are checked for overlap.
+    """
+
+    id: str
+    question: str
+    answer: str
+    ask: str
+    private: Mapping[Seat, tuple[str, ...]] = field(default_factory=dict)
+    meta: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """What a seat sees when it is asked to speak: the chat messages of its prompt, each `(role, content)`, in order.
+
+    Roles are those of the model's chat template ("system", "user", "assistant"). Content is plain text: whatever it contains, it
+    is encoded without control tokens.
+    """
+
+    messages: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One utterance. `ids` are the sampled ids themselves and are never re-tokenised; they end with the end-of-message token
+    exactly when `stop == "eos"`. `logprobs[t]` is the log-probability (nats) of `ids[t]` under the sampler at `temperature`.
+    """
+
+    seat: Seat
+    player: Player
+    turn: int
+    final: bool
+    prompt_ids: tuple[int, ...]
+    ids: tuple[int, ...]
+    logprobs: tuple[float, ...]
+    stop: Stop
+    text: str
+    temperature: float
+    policy_version: int
+
+
+@dataclass(frozen=True, slots=True)
+class Episode:
+    """One playing of a protocol on a task.
+
+    `scores` holds the graded final answer of each seat that gave one (1.0 right, 0.0 wrong, graded values between). A seat whose
+    grader failed is in `errors` with the reason and not in `scores`. `reward` is the team reward: the mean of the scores, or
+    None when any grader failed, so that a broken grader is never read as a wrong answer.
+    """
+
+    task_id: str
+    index: int
+    cast: Mapping[Seat, Player]
+    messages: tuple[Message, ...]
+    scores: Mapping[Seat, float]
+    reward: float | None
+    errors: Mapping[Seat, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """All episodes of one task that are kept in one step, and `pool_rewards`: the reward of every episode drawn for the task,
+    kept or not (None where grading failed). With a fixed draw the two agree."""
+
+    task: Task
+    episodes: tuple[Episode, ...]
+    pool_rewards: tuple[float | None, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What the learner sees of one message: `prompt_ids` are context, `completion_ids` are trained with one advantage."""
+
+    prompt_ids: tuple[int, ...]
+    completion_ids: tuple[int, ...]
+    logprobs: tuple[float, ...]
+    advantage: float
+    temperature: float
+    policy_version: int
+    task_id: str
+    episode: int
+    seat: Seat
+    turn: int
+
+
+class CoterieError(Exception):
+    """A mistake in what the user gave: one sentence that names the file or key and the remedy. The command line exits with 2."""
