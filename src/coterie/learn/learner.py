@@ -1,0 +1,188 @@
+"""The learner: rows in, one optimiser step, figures out."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from coterie import seeding
+from coterie.config import OptimizerConfig, TrainConfig
+from coterie.learn.loss import check_head, completion_logprobs, policy_loss, token_weights
+from coterie.learn.rows import collate, micro_batches, row_length
+from coterie.types import CoterieError, Row
+
+RATIO_BAND = (0.95, 1.05)
+"""Ratios outside of it are counted: on policy, sampler and learner should agree far better than that."""
+
+
+def learning_rate(config: OptimizerConfig, step: int, total: int) -> float:
+    """Learning rate of step `step` (from 0) of `total`.
+
+    Warm-up rises linearly and reaches `lr` at step `warmup_steps - 1`; "linear" then falls towards `lr * final_fraction`, which
+    would be reached one step after the last, so that no step is made with a rate of 0 (as transformers' linear schedule does).
+    """
+    if step < config.warmup_steps:
+        return config.lr * (step + 1) / config.warmup_steps
+    if config.schedule == "constant":
+        return config.lr
+    done = min(1.0, (step - config.warmup_steps) / max(1, total - config.warmup_steps))
+    return config.lr * (1.0 - done * (1.0 - config.final_fraction))
+
+
+def shard(lengths: Sequence[int], rank: int, world: int) -> list[int]:
+    """Indices of the rows that process `rank` of `world` handles: dealt out by falling length, so that shares are alike."""
+    return sorted(range(len(lengths)), key=lambda i: (-lengths[i], i))[rank::world]
+
+
+class Learner:
+    """Trains what requires a gradient in `model` (see `adapter.attach_adapter`).
+
+    With torch.distributed initialised, every process calls `step` with *all* rows of the step; each handles its share, gradients
+    are summed, and all processes hold equal weights afterwards. `step_index` counts steps (those skipped too, for the schedule),
+    `updates` the optimiser steps made. Nothing but these two, the weights and Adam's moments is needed to resume.
+    """
+
+    def __init__(self, model: Any, config: TrainConfig, *, seed: int = 0) -> None:
+        check_head(model)
+        self.model, self.config, self.seed = model, config, seed
+        self.trainable: dict[str, nn.Parameter] = {n: p for n, p in model.named_parameters() if p.requires_grad}
+        if not self.trainable:
+            raise CoterieError("model.adapter: no parameter of the model is trainable; attach an adapter first")
+        o = config.optimizer
+        parameters = list(self.trainable.values())
+        self.optimizer = torch.optim.AdamW(parameters, lr=o.lr, betas=o.betas, eps=o.eps, weight_decay=o.weight_decay)
+        self.step_index = 0
+        self.updates = 0
+        self.micro_batch_tokens = config.tokens_per_micro_batch
+        if config.gradient_checkpointing:
+            model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+        model.eval()
+
+    def step(self, rows: Sequence[Row]) -> dict[str, float | int | bool]:
+        """One optimiser step on the loss of `loss.policy_loss`, normalised over `rows`; returns what is to be logged.
+
+        Rows whose advantage is exactly 0.0 have no gradient and never reach the model. If none is left, weights and Adam's state
+        stay as they are, the schedule moves on, and the metrics say `skipped`. Log-probabilities are in nats.
+
+        Raises CoterieError, before the weights change, when loss or gradient is not finite, or one row does not fit the memory.
+        """
+        lr = learning_rate(self.config.optimizer, self.step_index, self.config.steps)
+        weights = token_weights(rows, self.config.loss)
+        live = [i for i, row in enumerate(rows) if row.advantage != 0.0]
+        metrics: dict[str, float | int | bool] = {
+            "skipped": not live,
+            "lr": lr,
+            "rows": len(rows),
+            "live_rows": len(live),
+            "tokens": sum(len(row.completion_ids) for row in rows),
+        }
+        if live:
+            metrics |= self._update([rows[i] for i in live], [weights[i] for i in live], lr)
+            self.updates += 1
+        self.step_index += 1
+        return metrics
+
+    def _update(self, rows: list[Row], weights: list[float], lr: float) -> dict[str, float | int | bool]:
+        distributed = dist.is_available() and dist.is_initialized()
+        rank, world = (dist.get_rank(), dist.get_world_size()) if distributed else (0, 1)
+        mine = shard([row_length(row) for row in rows], rank, world)
+        sums, largest_gap = self._gradients([rows[i] for i in mine], [weights[i] for i in mine], rank)
+        if distributed:
+            for parameter in self.trainable.values():
+                dist.all_reduce(parameter.grad)
+            dist.all_reduce(sums)
+            dist.all_reduce(largest_gap, op=dist.ReduceOp.MAX)
+        norm = nn.utils.clip_grad_norm_(self.trainable.values(), self.config.optimizer.max_grad_norm)
+        metrics = _metrics(sums, largest_gap) | {"grad_norm": float(norm), "micro_batch_tokens": self.micro_batch_tokens}
+        for what, value in (("loss", metrics["loss"]), ("gradient norm", metrics["grad_norm"])):
+            if not abs(value) < float("inf"):
+                self.optimizer.zero_grad(set_to_none=True)
+                raise CoterieError(
+                    f"step {self.step_index}: the {what} is {value} (largest sampler-learner log-probability gap "
+                    f"{metrics['logprob_gap_max']:.3g} nats); weights are unchanged. Lower train.optimizer.lr and resume"
+                )
+        for group in self.optimizer.param_groups:
+            group["lr"] = lr
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        return metrics
+
+    def _gradients(self, rows: list[Row], weights: list[float], rank: int) -> tuple[Tensor, Tensor]:
+        """Leave the summed gradient in `.grad`; when the memory is short, start over with half the micro-batch, for good."""
+        while True:
+            plan = micro_batches([row_length(row) for row in rows], self.micro_batch_tokens)
+            try:
+                return self._accumulate([([rows[i] for i in batch], [weights[i] for i in batch]) for batch in plan], rank)
+            except torch.OutOfMemoryError as error:
+                if all(len(batch) == 1 for batch in plan):
+                    raise CoterieError(
+                        f"step {self.step_index}: a single row of {max(map(row_length, rows))} tokens does not fit the memory; "
+                        "set train.gradient_checkpointing = true or lower the protocol's token caps"
+                    ) from error
+            # outside of the except clause, whose traceback holds on to the tensors of the failed attempt
+            self.micro_batch_tokens //= 2
+            if torch.cuda.is_available():
+                torch.cuda.empty_cache()
+
+    def _accumulate(self, batches: list[tuple[list[Row], list[float]]], rank: int) -> tuple[Tensor, Tensor]:
+        device = next(iter(self.trainable.values())).device
+        for parameter in self.trainable.values():
+            parameter.grad = torch.zeros_like(parameter)  # a process without rows still takes part in the sum
+        sums = torch.zeros(7, dtype=torch.float64, device=device)
+        largest_gap = torch.zeros((), dtype=torch.float64, device=device)
+        clip = {"clip_low": self.config.loss.clip_low, "clip_high": self.config.loss.clip_high}
+        with _training(self.model, seeding.torch_seed(self.seed, "dropout", self.step_index, rank)):
+            for rows, weights in batches:
+                batch = collate(rows, weights, device=device)
+                logprob_N = completion_logprobs(self.model, batch)
+                out = policy_loss(logprob_N, batch.sampler_logprob_N, batch.advantage_N, batch.weight_N, **clip)
+                out.loss.backward()
+                ratio_N, logprob_N = out.ratio_N.double(), logprob_N.detach().double()
+                outside_N = (ratio_N < RATIO_BAND[0]) | (ratio_N > RATIO_BAND[1])
+                count = torch.ones_like(ratio_N)
+                terms = (count, ratio_N, (ratio_N - 1) ** 2, outside_N, out.clipped_N, -logprob_N)
+                sums += torch.stack([out.loss.detach().double(), *(term.double().sum() for term in terms)])
+                # torch.maximum keeps a NaN, as it should
+                largest_gap = torch.maximum(largest_gap, (logprob_N - batch.sampler_logprob_N.double()).abs().max())
+        return sums, largest_gap
+
+
+def _metrics(sums: Tensor, largest_gap: Tensor) -> dict[str, float]:
+    loss, count, ratio, ratio_square, outside, clipped, surprise = sums.tolist()
+    mean = ratio / count
+    return {
+        "loss": loss,
+        "live_tokens": int(count),
+        "ratio_mean": mean,
+        "ratio_sd": max(0.0, ratio_square / count - (mean - 1.0) ** 2) ** 0.5,
+        "ratio_outside": outside / count,
+        "clip_fraction": clipped / count,
+        "logprob_gap_max": float(largest_gap),
+        "surprise": surprise / count,
+    }
+
+
+@contextmanager
+def _training(model: Any, seed: int) -> Iterator[None]:
+    """The mode of the learner's forward pass: eval, so that it computes what the sampler computed, but for two things.
+
+    An adapter's own dropout is on, with torch seeded from `seed` for the while. Layers that recompute in the backward pass are told
+    that they train, since transformers does not recompute otherwise; their children stay in eval.
+    """
+    dropouts = [m for n, m in model.named_modules() if "lora_dropout" in n and isinstance(m, nn.Dropout) and m.p > 0]
+    model.eval()
+    for module in model.modules():
+        if getattr(module, "gradient_checkpointing", False) and module is not model:
+            module.training = True
+    for dropout in dropouts:
+        dropout.training = True
+    with torch.random.fork_rng(devices=range(torch.cuda.device_count())) if dropouts else nullcontext():
+        if dropouts:
+            torch.manual_seed(seed)
+        try:
+            yield
+        finally:
+            model.eval()
