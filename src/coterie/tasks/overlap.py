@@ -1,0 +1,46 @@
+"""Train and held-out tasks share no problem: a check that reads the questions themselves.
+
+The published recipes' check read a field that their rows did not have, so it found nothing whatever the data (weakness W3). This
+one compares `Task.question`, which every task has, and its tests plant a duplicate.
+"""
+
+import re
+import unicodedata
+from collections import defaultdict
+
+from coterie.tasks.base import TaskSet
+from coterie.types import CoterieError
+
+_DASH = re.compile("[‐‑‒–—−-]")
+_HYPHEN = re.compile(r"(?<=[^\W\d_])-(?=[^\W\d_])")
+_DROPPED = re.compile(r"""[.,;:?!'"`´‘’“”„«»…¿¡\s]+""")
+_AROUND_SYMBOL = re.compile(r"\s*([^\w\s])\s*")
+
+
+def normalise(question: str) -> str:
+    """`question` without what does not make it another problem: case, Unicode form, spacing, punctuation, kinds of dashes.
+
+    Runs of whitespace and sentence punctuation become one space ("1.5" and "15" stay apart), a hyphen inside a word too, and
+    spaces around other symbols go. Operators and brackets are kept: "3-4" and "3/4" are two problems.
+    """
+    text = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", question).casefold())
+    text = _HYPHEN.sub(" ", _DASH.sub("-", text))
+    return _AROUND_SYMBOL.sub(r"\1", _DROPPED.sub(" ", text)).strip()
+
+
+def check_overlap(task_set: TaskSet) -> None:
+    """Passes when no held-out task has the normalised question of a train task.
+
+    Raises:
+        CoterieError: with the number of held-out tasks that are also in train, and the ids of the first of them.
+    """
+    train = defaultdict(list)
+    for task in task_set.train:
+        train[normalise(task.question)].append(task.id)
+    shared = [(task.id, train[key][0]) for task in task_set.held_out if (key := normalise(task.question)) in train]
+    if shared:
+        names = ", ".join(f"{held} (= {trained})" for held, trained in shared[:5]) + (", …" if len(shared) > 5 else "")
+        raise CoterieError(
+            f"{len(shared)} of {len(task_set.held_out)} held-out tasks ask the same question as a train task: {names}; remove them "
+            "from one of the two, or the held-out score measures memory"
+        )
