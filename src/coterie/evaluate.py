@@ -1,0 +1,90 @@
+"""Held-out scores: of the trained copies together, of each with the untrained base as its partner, and the measures of talk."""
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from coterie.casts.base import Cast
+from coterie.measures import talk_measures
+from coterie.play import Hall, Plan, play
+from coterie.types import BASE, POLICY, Episode, Message, Player, Seat, Task
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """`score` is the mean over tasks of a task's mean team reward; tasks none of whose episodes could be graded are left out and
+    counted in `ungraded`."""
+
+    score: float | None
+    per_task: Mapping[str, tuple[float | None, ...]]
+    measures: Mapping[str, Any]
+    errors: int
+    ungraded: int
+    tokens: int
+    seconds: float
+    episodes: tuple[Episode, ...]
+
+    def record(self) -> dict[str, Any]:
+        return {
+            "score": self.score,
+            "held_out": len(self.per_task),
+            "episodes": len(self.episodes),
+            "measures": dict(self.measures),
+            "grading_errors": self.errors,
+            "ungraded_tasks": self.ungraded,
+            "tokens": self.tokens,
+            "seconds": round(self.seconds, 2),
+        }
+
+
+def evaluate(hall: Hall, tasks: Sequence[Task], cast: Cast, episodes: int) -> Evaluation:
+    """Play `episodes` of each task. The sampling noise is named by the hall's seed and the task, so that two arms of one seed,
+    and one model before and after training, meet the same noise."""
+    start = time.perf_counter()
+    seats = hall.protocol.seats
+    plans = [Plan(task, i, cast.players(seats, i), ("evaluate",)) for task in tasks for i in range(episodes)]
+    played = play(plans, hall)
+    rewards: dict[str, list[float | None]] = {task.id: [] for task in tasks}
+    for episode in played:
+        rewards[episode.task_id].append(episode.reward)
+    graded = [[r for r in of_task if r is not None] for of_task in rewards.values()]
+    means = [sum(of_task) / len(of_task) for of_task in graded if of_task]
+    return Evaluation(
+        score=sum(means) / len(means) if means else None,
+        per_task={id: tuple(of_task) for id, of_task in rewards.items()},
+        measures=talk_measures(played, {task.id: task for task in tasks}),
+        errors=sum(len(e.errors) for e in played),
+        ungraded=sum(not of_task for of_task in graded),
+        tokens=sum(len(m.ids) for e in played for m in e.messages),
+        seconds=time.perf_counter() - start,
+        episodes=tuple(played),
+    )
+
+
+def cross_casts(seats: tuple[Seat, ...]) -> dict[str, dict[Seat, Player]]:
+    """For each seat, the trained policy there and the untrained base in every other, by a readable name."""
+    casts = {}
+    for trained in seats:
+        by_seat = {seat: POLICY if seat == trained else BASE for seat in seats}
+        casts[",".join(f"{seat}={player}" for seat, player in by_seat.items())] = by_seat
+    return casts
+
+
+def episode_record(episode: Episode, credits: Sequence[float] | None = None) -> dict[str, Any]:
+    """A conversation for people and reports: texts, not token ids."""
+
+    def line(index: int, message: Message) -> dict[str, Any]:
+        record = {"turn": message.turn, "seat": message.seat, "player": message.player, "final": message.final, "text": message.text,
+                  "stop": message.stop, "tokens": len(message.ids)}
+        return record if credits is None else {**record, "advantage": credits[index]}
+
+    return {
+        "task_id": episode.task_id,
+        "episode": episode.index,
+        "cast": dict(episode.cast),
+        "reward": episode.reward,
+        "scores": dict(episode.scores),
+        "errors": dict(episode.errors),
+        "messages": [line(i, m) for i, m in enumerate(episode.messages)],
+    }

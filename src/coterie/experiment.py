@@ -1,0 +1,113 @@
+"""An experiment: the runs of a recipe, from names on the command line to a verdict."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from coterie.config import RunConfig
+from coterie.recipe import Recipe, choose_arms, choose_profile, parse_overrides, resolve
+from coterie.records import write_json
+from coterie.results import folders_of, gather, read_records
+from coterie.runs import RunFolder
+from coterie.types import CoterieError
+
+UNTRAINED_SEED = 0
+"""The seed of an arm's untrained evaluation, which belongs to no training seed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One folder to be played; `seed` is None for an arm's untrained evaluation."""
+
+    arm: str
+    seed: int | None
+    folder: RunFolder
+    config: RunConfig
+
+
+@dataclass(frozen=True, slots=True)
+class Experiment:
+    recipe: Recipe
+    profile: str
+    arms: tuple[str, ...]
+    seeds: tuple[int, ...]
+    out: Path
+    jobs: tuple[Job, ...]
+
+
+def plan(
+    recipe: Recipe,
+    *,
+    profile: str | None = None,
+    model: str | None = None,
+    arms: Sequence[str] = (),
+    seeds: Sequence[int] = (),
+    steps: int | None = None,
+    sets: Sequence[str] = (),
+    out: Path | None = None,
+    cuda: bool = False,
+) -> Experiment:
+    """Resolve every run of the experiment. Raises CoterieError for anything that does not exist or does not fit; writes nothing."""
+    overrides = parse_overrides(sets)
+    if model is not None:
+        overrides.setdefault("model", {})["path"] = model
+    if steps is not None:
+        overrides.setdefault("train", {})["steps"] = steps
+    chosen = choose_profile(recipe, profile, overrides.get("model", {}).get("path"), cuda)
+    arm_names = choose_arms(recipe, arms)
+    seed_list = list(dict.fromkeys(seeds or recipe.file.profiles[chosen].seeds or recipe.file.seeds))
+    folder = out or Path("runs") / recipe.name
+    configs = {(arm, seed): resolve(recipe, profile=chosen, arm=arm, seed=seed, overrides=overrides) for arm in arm_names for seed in seed_list}
+    first = next(iter(configs.values()))
+    if first.train.steps == 0:
+        raise CoterieError("train.steps = 0 trains nothing; to score the untrained model give 1 or more, it is scored beside every arm")
+    jobs = []
+    for arm, seed, run in folders_of(folder, arm_names, seed_list, first.evaluate.before):
+        config = configs[arm, seed] if seed is not None else untrained(configs[arm, seed_list[0]])
+        jobs.append(Job(arm, seed, run, config))
+    return Experiment(recipe, chosen, tuple(arm_names), tuple(seed_list), folder, tuple(jobs))
+
+
+def untrained(config: RunConfig) -> RunConfig:
+    """The configuration that scores an arm's model before training."""
+    return config.model_copy(update={"seed": UNTRAINED_SEED, "train": config.train.model_copy(update={"steps": 0})})
+
+
+def prepare(experiment: Experiment, resume: bool) -> list[Job]:
+    """Check everything that can be checked before the first step, then make the folders. Returns the jobs still to be played."""
+    from coterie.assemble import write_script
+
+    for job in experiment.jobs:
+        job.folder.check(job.config, resume)
+    todo = [job for job in experiment.jobs if not job.folder.finished]
+    checked: set[str] = set()
+    for job in todo:
+        if job.arm not in checked:
+            write_script(job.config)
+            checked.add(job.arm)
+    for job in todo:
+        job.folder.create(job.config)
+    return todo
+
+
+def summarise(recipe: Recipe, folder: Path) -> dict[str, Any]:
+    """The summary of all finished runs in a folder."""
+    trained, before = read_records(folder)
+    file = recipe.file
+    return gather(
+        trained,
+        before,
+        title=file.title,
+        question=file.question,
+        baseline=file.baseline,
+        changes={name: arm.change for name, arm in file.arms.items()},
+        min_effect=file.min_effect,
+    )
+
+
+def write_results(recipe: Recipe, folder: Path) -> dict[str, Any]:
+    """results.json of a folder of runs, and the picture of its learning curves."""
+    results = summarise(recipe, folder)
+    write_json(folder / "results.json", results)
+    return results

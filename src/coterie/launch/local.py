@@ -1,0 +1,100 @@
+"""Runs on this machine: a few worker processes, each playing one run after another, watched through the files they write."""
+
+import json
+import os
+import queue
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from coterie.runs import RunFolder
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A run that did not finish. `kind` is "user" for a mistake in what was given, "crash" for everything else."""
+
+    folder: RunFolder
+    error: str
+    kind: str
+
+
+def default_workers(runs: int, cuda: bool) -> int:
+    """One process a core on a CPU (small models gain nothing from more threads), one process on a GPU."""
+    return max(1, min(runs, 1 if cuda else (os.cpu_count() or 1)))
+
+
+def play_runs(folders: Sequence[RunFolder], workers: int, threads: int, watch: Callable[[], None]) -> list[Failure]:
+    """Play all folders in `workers` processes of `threads` threads; `watch` is called a few times a second meanwhile.
+
+    A worker that dies fails its run and is replaced for the next one. On KeyboardInterrupt the workers are stopped.
+    """
+    todo: queue.SimpleQueue[RunFolder] = queue.SimpleQueue()
+    for folder in folders:
+        todo.put(folder)
+    failures: list[Failure] = []
+    stopping = threading.Event()
+    processes: set[subprocess.Popen] = set()
+
+    def work() -> None:
+        process = None
+        try:
+            while not stopping.is_set():
+                try:
+                    folder = todo.get_nowait()
+                except queue.Empty:
+                    return
+                if process is None or process.poll() is not None:
+                    process = _start(threads)
+                    processes.add(process)
+                failure = _play(process, folder)
+                if failure and not stopping.is_set():
+                    failures.append(failure)
+        finally:
+            if process is not None and process.stdin:
+                process.stdin.close()
+
+    crew = [threading.Thread(target=work, daemon=True) for _ in range(min(workers, len(folders)))]
+    for thread in crew:
+        thread.start()
+    try:
+        while any(thread.is_alive() for thread in crew):
+            watch()
+            time.sleep(0.2)
+        watch()
+    except BaseException:
+        stopping.set()
+        for process in processes:
+            process.terminate()
+        raise
+    finally:
+        for process in processes:
+            process.wait()
+    return failures
+
+
+def _start(threads: int) -> subprocess.Popen:
+    environment = {**os.environ, "COTERIE_THREADS": str(threads), "OMP_NUM_THREADS": str(threads), "TOKENIZERS_PARALLELISM": "false"}
+    return subprocess.Popen(
+        [sys.executable, "-m", "coterie.worker"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
+    )
+
+
+def _play(process: subprocess.Popen, folder: RunFolder) -> Failure | None:
+    assert process.stdin and process.stdout
+    try:
+        process.stdin.write(f"{folder.path}\n")
+        process.stdin.flush()
+        line = process.stdout.readline()
+    except BrokenPipeError:
+        line = ""
+    try:
+        outcome = json.loads(line)
+    except json.JSONDecodeError:
+        code = process.wait()
+        why = f"killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
+        return Failure(folder, f"its worker was {why}" if code < 0 else f"its worker {why}", "crash")
+    return Failure(folder, outcome["error"], outcome["kind"]) if outcome["error"] else None

@@ -1,0 +1,280 @@
+"""Recipe files: a question, its arms (each a stated change to the baseline), profiles, seeds; and how they become run configs.
+
+Layers, later ones win: the recipe's `[settings]`, the profile's, the arm's, the command line's. A layer that names another `kind`
+for a table replaces that table, because settings of one kind mean nothing to another. What the arms differ in may not be set from
+the command line: it would make the comparison a lie.
+"""
+
+import difflib
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field, ValidationError
+
+from coterie.config import Config, Count, RunConfig
+from coterie.types import CoterieError
+
+Settings = dict[str, Any]
+
+
+class ArmFile(Config):
+    change: str
+    """The one change to the baseline, in a sentence."""
+    settings: Settings = {}
+
+
+class ProfileFile(Config):
+    about: str
+    """What this profile is for."""
+    seeds: tuple[int, ...] | None = None
+    settings: Settings = {}
+
+
+class OtherModels(Config):
+    """Which profile is taken when --model names another model and --profile is not given."""
+
+    cpu: str
+    cuda: str
+
+
+class RecipeFile(Config):
+    title: str
+    question: str
+    baseline: str
+    seeds: tuple[int, ...] = Field(min_length=1)
+    profile: str
+    """The profile when none is named."""
+    other_models: OtherModels | None = None
+    settings: Settings = {}
+    arms: dict[str, ArmFile] = Field(min_length=1)
+    profiles: dict[str, ProfileFile] = Field(min_length=1)
+    min_effect: float = 0.05
+    """The smallest difference in score that the question is about."""
+    expected_minutes: Count | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    name: str
+    path: Path
+    file: RecipeFile
+
+
+def recipes_folder() -> Path:
+    """The recipes that come with coterie: inside an installed package, or beside the source tree."""
+    inside = Path(__file__).parent / "recipes"
+    return inside if inside.is_dir() else Path(__file__).parents[2] / "recipes"
+
+
+def recipe_names() -> list[str]:
+    return sorted(path.parent.name for path in recipes_folder().glob("*/recipe.toml"))
+
+
+def load_recipe(name: str) -> Recipe:
+    """A recipe by the name of a built-in one, or the path of a TOML file or of a folder that holds recipe.toml."""
+    path = recipes_folder() / name / "recipe.toml"
+    if not path.is_file():
+        given = Path(name)
+        path = given / "recipe.toml" if given.is_dir() else given
+    if not path.is_file():
+        raise CoterieError(f"no recipe is named {name}{_meant(name, recipe_names())}; `coterie recipes` lists them, and a path to a recipe.toml works too")
+    data = read_toml(path)
+    try:
+        file = RecipeFile.model_validate(data)
+    except ValidationError as error:
+        raise CoterieError(f"{path}: {describe(error, RecipeFile)}") from None
+    name = path.parent.name if path.name == "recipe.toml" else path.stem
+    recipe = Recipe(name, path, file)
+    _check_names(recipe)
+    return recipe
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise CoterieError(f"{path}: not valid TOML ({error})") from None
+    except OSError as error:
+        raise CoterieError(f"{path}: cannot be read ({error.strerror})") from None
+
+
+def _check_names(recipe: Recipe) -> None:
+    file = recipe.file
+    if file.baseline not in file.arms:
+        raise CoterieError(f"{recipe.path}: baseline = {file.baseline} is not an arm{_meant(file.baseline, file.arms)}")
+    named = [file.profile, *((file.other_models.cpu, file.other_models.cuda) if file.other_models else ())]
+    for profile in named:
+        if profile not in file.profiles:
+            raise CoterieError(f"{recipe.path}: {profile} is not a profile{_meant(profile, file.profiles)}")
+
+
+def choose_profile(recipe: Recipe, profile: str | None, model: str | None, cuda: bool) -> str:
+    """The profile that was named; else the one for other models when --model names one; else the recipe's default."""
+    file = recipe.file
+    if profile is not None:
+        if profile not in file.profiles:
+            raise CoterieError(f"recipe {recipe.name} has no profile {profile}{_meant(profile, file.profiles)}; it has {', '.join(file.profiles)}")
+        return profile
+    if model in (None, "pocket") or file.other_models is None:
+        return file.profile
+    return file.other_models.cuda if cuda else file.other_models.cpu
+
+
+def choose_arms(recipe: Recipe, arms: Iterable[str]) -> list[str]:
+    chosen = list(dict.fromkeys(arms)) or list(recipe.file.arms)
+    for arm in chosen:
+        if arm not in recipe.file.arms:
+            raise CoterieError(f"recipe {recipe.name} has no arm {arm}{_meant(arm, recipe.file.arms)}; it has {', '.join(recipe.file.arms)}")
+    return chosen
+
+
+def parse_overrides(pairs: Iterable[str]) -> Settings:
+    """`key=value` pairs as nested settings; a value is read as TOML, and as a plain string where it is not TOML."""
+    settings: Settings = {}
+    for pair in pairs:
+        key, equals, text = pair.partition("=")
+        if not equals or not all(key.split(".")):
+            raise CoterieError(f"--set {pair}: write it as key=value, for example --set train.steps=20")
+        try:
+            value = tomllib.loads(f"value = {text}")["value"]
+        except tomllib.TOMLDecodeError:
+            value = text
+        *parents, last = key.split(".")
+        table = settings
+        for parent in parents:
+            table = table.setdefault(parent, {})
+            if not isinstance(table, dict):
+                raise CoterieError(f"--set {pair}: {parent} is given both as a value and as a table")
+        table[last] = value
+    return settings
+
+
+def resolve(recipe: Recipe, *, profile: str, arm: str, seed: int, overrides: Settings) -> RunConfig:
+    """One arm and seed, all layers merged and checked."""
+    file = recipe.file
+    for path in _leaves(overrides):
+        if any(path == other or path.startswith(other + ".") for a in file.arms.values() for other in _leaves(a.settings)):
+            raise CoterieError(f"{path} is what the arms of {recipe.name} differ in, so it cannot be set; choose an arm with --arm")
+    layers = [
+        ("the command line", overrides),
+        (f"{recipe.path} [arms.{arm}.settings]", file.arms[arm].settings),
+        (f"{recipe.path} [profiles.{profile}.settings]", file.profiles[profile].settings),
+        (f"{recipe.path} [settings]", file.settings),
+    ]
+    merged: Settings = {}
+    for _, layer in reversed(layers):
+        merged = merge(merged, layer)
+    merged = merge(merged, {"recipe": recipe.name, "profile": profile, "arm": arm, "seed": seed})
+    try:
+        return _absolute(RunConfig.model_validate(merged))
+    except ValidationError as error:
+        raise CoterieError(f"{_source(error, layers)}: {describe(error, RunConfig)}") from None
+
+
+def merge(base: Mapping[str, Any], layer: Mapping[str, Any]) -> Settings:
+    """Deep merge; a table of another `kind` replaces instead."""
+    merged = dict(base)
+    for key, value in layer.items():
+        old = merged.get(key)
+        if isinstance(value, Mapping) and isinstance(old, Mapping) and value.get("kind", old.get("kind")) == old.get("kind"):
+            merged[key] = merge(old, value)
+        else:
+            merged[key] = dict(value) if isinstance(value, Mapping) else value
+    return merged
+
+
+def _absolute(config: RunConfig) -> RunConfig:
+    """Folders and files by absolute path, so that a run can be resumed from another working directory."""
+
+    def fix(part: Any, *names: str) -> Any:
+        found = {n: str(Path(v).expanduser().resolve()) for n in names if (v := getattr(part, n, None)) and Path(v).expanduser().exists()}
+        return part.model_copy(update=found)
+
+    model = config.model if config.model.path == "pocket" else fix(config.model, "path", "chat_template")
+    return config.model_copy(update={"model": model, "tasks": fix(config.tasks, "path", "held_out_path")})
+
+
+def _leaves(settings: Mapping[str, Any], prefix: str = "") -> list[str]:
+    found = []
+    for key, value in settings.items():
+        path = f"{prefix}{key}"
+        found += _leaves(value, f"{path}.") if isinstance(value, Mapping) and value else [path]
+    return found
+
+
+def _source(error: ValidationError, layers: list[tuple[str, Settings]]) -> str:
+    """The layer that the first error's key comes from."""
+    keys = _key_path(error.errors()[0]["loc"])
+    for name, layer in layers:
+        table: Any = layer
+        for key in keys:
+            if not isinstance(table, Mapping) or key not in table:
+                break
+            table = table[key]
+        else:
+            return name
+    return next((name for name, layer in layers if keys and keys[0] in layer), layers[-1][0])
+
+
+def _key_path(loc: tuple[int | str, ...]) -> list[str]:
+    """The user's keys of an error's location, without the tag that a discriminated union adds to it."""
+    keys, kinds = [], _union_tags()
+    for index, part in enumerate(loc):
+        if isinstance(part, str) and not (index and part in kinds and keys and keys[-1] in kinds[part]):
+            keys.append(part)
+    return keys
+
+
+def _union_tags() -> dict[str, set[str]]:
+    """For each kind, the keys of RunConfig (or of its model table) under which it may stand."""
+    return {
+        **{kind: {"tasks"} for kind in ("pocket", "gsm8k", "jsonl")},
+        **{kind: {"grading"} for kind in ("numeric", "exact", "math_verify")},
+        **{kind: {"adapter"} for kind in ("lora", "full")},
+    }
+
+
+def describe(error: ValidationError, model: type[Config]) -> str:
+    """The first problem in one sentence, with the key and the nearest key that exists."""
+    first = error.errors()[0]
+    keys = _key_path(first["loc"])
+    dotted = ".".join(keys)
+    kind = first["type"]
+    if kind == "extra_forbidden":
+        return f"{dotted} is not a setting{_meant(keys[-1], _siblings(first, model, keys))}"
+    if kind == "missing":
+        return f"{dotted} is missing"
+    if kind == "union_tag_invalid":
+        return f"{dotted}.kind: {first['ctx']['tag']} is not one of {first['ctx']['expected_tags']}"
+    if kind == "union_tag_not_found":
+        return f"{dotted}.kind is missing"
+    message = first["msg"].removeprefix("Value error, ")
+    return f"{dotted}: {message[0].lower()}{message[1:]}, not {first['input']!r}" if kind != "value_error" else f"{dotted}: {message}"
+
+
+def _siblings(error: Any, model: type[Config], keys: list[str]) -> list[str]:
+    """The settings that exist beside an unknown key."""
+    kinds = [part for part in error["loc"] if isinstance(part, str)]
+    current: list[type[Config]] = [model]
+    for key in keys[:-1]:
+        found: list[type[Config]] = []
+        for one in current:
+            if key in one.model_fields:
+                found += _models_in(one.model_fields[key].annotation)
+        tagged = [m for m in found if "kind" in m.model_fields and m.model_fields["kind"].annotation and any(k in repr(m.model_fields["kind"].annotation) for k in kinds)]
+        current = tagged or found
+    return [name for one in current for name in one.model_fields]
+
+
+def _models_in(annotation: Any) -> list[type[Config]]:
+    if isinstance(annotation, type) and issubclass(annotation, Config):
+        return [annotation]
+    return [model for argument in getattr(annotation, "__args__", ()) for model in _models_in(argument)]
+
+
+def _meant(name: str, names: Iterable[str]) -> str:
+    close = difflib.get_close_matches(name, list(names), n=1, cutoff=0.5)
+    return f"; did you mean {close[0]}?" if close else ""

@@ -1,0 +1,111 @@
+"""From finished runs to `results.json`: arms, seeds, comparisons."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from coterie.records import read_json
+from coterie.runs import RunFolder, versions
+from coterie.stats.compare import compare
+from coterie.stats.comparison import as_row
+from coterie.types import CoterieError
+
+UNTRAINED = "untrained"
+"""The name that takes a seed's place in the folder of an arm's untrained evaluation."""
+
+
+def run_name(arm: str, seed: int) -> str:
+    return f"{arm}-seed{seed}"
+
+
+def untrained_name(arm: str) -> str:
+    return f"{arm}-{UNTRAINED}"
+
+
+def read_records(folder: Path) -> tuple[list[dict[str, Any]], dict[str, dict[str, Any]]]:
+    """All finished records below a folder: (trained runs, untrained evaluations by arm). A record is a run folder's result.json
+    or a committed file named <arm>-seed<k>.json or <arm>-untrained.json."""
+    if not folder.is_dir():
+        raise CoterieError(f"{folder}: there is no such folder; give one that holds run folders or result files")
+    files = [*sorted(folder.glob("*/result.json")), *sorted(folder.glob("*-seed*.json")), *sorted(folder.glob(f"*-{UNTRAINED}.json"))]
+    trained, untrained = [], {}
+    for file in files:
+        record = read_json(file)
+        if not {"arm", "seed", "score", "steps"} <= record.keys():
+            raise CoterieError(f"{file}: not the record of a run (it lacks arm, seed, score or steps)")
+        if record["steps"]:
+            trained.append(record)
+        else:
+            untrained[record["arm"]] = record
+    if not trained and not untrained:
+        raise CoterieError(f"{folder}: holds no finished run; finish one with coterie run, or name the folder that holds run folders")
+    _same(folder, [*trained, *untrained.values()])
+    return trained, untrained
+
+
+def _same(folder: Path, records: Sequence[dict[str, Any]]) -> None:
+    """Only runs of one recipe, profile and model can be compared."""
+    for key in ("recipe", "profile", "model"):
+        found = sorted({str(record.get(key)) for record in records})
+        if len(found) > 1:
+            raise CoterieError(f"{folder}: holds runs of more than one {key} ({', '.join(found)}); keep them in separate folders")
+
+
+def gather(
+    trained: Sequence[dict[str, Any]],
+    untrained: dict[str, dict[str, Any]],
+    *,
+    title: str,
+    question: str,
+    baseline: str,
+    changes: dict[str, str],
+    min_effect: float,
+) -> dict[str, Any]:
+    """One JSON-ready summary of all runs of a recipe; `report` documents what it reads from it."""
+    arms: dict[str, Any] = {}
+    order = [name for name in changes if any(r["arm"] == name for r in trained)]
+    for arm in order + sorted({r["arm"] for r in trained} - set(order)):
+        seeds = {}
+        for record in sorted((r for r in trained if r["arm"] == arm), key=lambda r: r["seed"]):
+            before = untrained.get(arm)
+            seeds[str(record["seed"])] = {
+                **{key: record.get(key) for key in ("score", "held_out", "episodes", "measures", "grading_errors", "minutes", "steps", "curve")},
+                "cross_play": {cast: {"score": of["score"], "measures": of["measures"]} for cast, of in record["cross_play"].items()},
+                "before": {"score": before["score"], "measures": before["measures"]} if before else None,
+            }
+        arms[arm] = {"change": changes.get(arm, ""), "seeds": seeds}
+    some = next(iter([*trained, *untrained.values()]))
+    summary = {
+        "recipe": some["recipe"],
+        "title": title,
+        "question": question,
+        "model": some["model"],
+        "profile": some["profile"],
+        "metric": "team reward",
+        "sampling": some["sampling"],
+        "baseline": baseline,
+        "arms": arms,
+        "comparisons": comparisons(arms, baseline, min_effect),
+        "versions": some.get("versions", versions()),
+        "machine": some.get("machine"),
+    }
+    return summary
+
+
+def comparisons(arms: dict[str, Any], baseline: str, min_effect: float) -> list[dict[str, Any]]:
+    """Every arm against the baseline, by held-out score over the seeds."""
+    scores = {arm: {int(seed): run["score"] for seed, run in of["seeds"].items() if run["score"] is not None} for arm, of in arms.items()}
+    rows = []
+    for arm, of_arm in scores.items():
+        if arm != baseline and scores.get(baseline) and of_arm:
+            rows.append(as_row(compare(scores[baseline], of_arm, min_effect=min_effect), arm, baseline))
+    return rows
+
+
+def folders_of(out: Path, arms: Sequence[str], seeds: Sequence[int], before: bool) -> list[tuple[str, int | None, RunFolder]]:
+    """(arm, seed or None for the untrained evaluation, folder), arms in turn within a seed, so that a stopped experiment has
+    whole pairs and two workers finish together."""
+    jobs: list[tuple[str, int | None, RunFolder]] = []
+    if before:
+        jobs += [(arm, None, RunFolder(out / untrained_name(arm))) for arm in arms]
+    return jobs + [(arm, seed, RunFolder(out / run_name(arm, seed))) for seed in seeds for arm in arms]

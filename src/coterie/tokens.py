@@ -1,0 +1,142 @@
+"""From views to prompt ids and from sampled ids to text, such that no message can speak with the template's voice.
+
+A chat template surrounds each message with control tokens. If a message's text were pasted into the rendered template, a copy
+that writes the literal marker of a new turn would put real control tokens into its partner's prompt. Here the template is
+rendered once per shape of conversation with placeholders for the contents; control tokens are taken from the template's own text
+only, and everything between two of them, contents included, is encoded by a tokenizer that knows no added tokens.
+"""
+
+import functools
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tokenizers import Tokenizer
+
+from coterie.types import CoterieError, View
+
+_PLACEHOLDER = re.compile("\ue000([0-9]+)\ue001")
+_PROBES = (
+    View((("user", "Tom has 12 apples.\nHow many?"),)),
+    View((("system", "Be short."), ("user", "Tom has 12 apples."))),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Control:
+    """A control token of the template."""
+
+    id: int
+
+
+class ChatTokenizer:
+    """A Hugging Face fast tokenizer with a chat template, made safe for text that models write to each other.
+
+    Raises CoterieError when the folder has no fast tokenizer or no chat template, or when the safe encoding of a harmless
+    conversation differs from the template's own.
+    """
+
+    def __init__(self, tokenizer: Any, source: str, stop_ids: tuple[int, ...] = ()):
+        backend = getattr(tokenizer, "backend_tokenizer", None)
+        if not isinstance(backend, Tokenizer):
+            raise CoterieError(f"{source}: needs a fast tokenizer (tokenizer.json); save one with AutoTokenizer.save_pretrained")
+        if not tokenizer.chat_template:
+            raise CoterieError(f"{source}: its tokenizer has no chat template; name a file with one in model.chat_template")
+        if tokenizer.eos_token_id is None:
+            raise CoterieError(f"{source}: its tokenizer has no eos_token, so no message could end; set one in tokenizer_config.json")
+        self.source = source
+        self._tokenizer = tokenizer
+        self._plain = _without_added_tokens(backend)
+        self._added = {text: id for text, id in tokenizer.get_added_vocab().items()}
+        self._added_pattern = re.compile("|".join(re.escape(text) for text in sorted(self._added, key=len, reverse=True)) or r"(?!)")
+        self.stop_ids = tuple(dict.fromkeys((tokenizer.eos_token_id, *stop_ids)))
+        pad = tokenizer.pad_token_id
+        self.pad_id = tokenizer.eos_token_id if pad is None else pad
+        self.control_ids = frozenset(self._added.values())
+        self._template = functools.lru_cache(maxsize=256)(self._render_template)
+        for probe in _PROBES:
+            self._check_against_template(probe)
+
+    def encode(self, view: View) -> tuple[int, ...]:
+        """The prompt ids of a view, ending where the model is to speak."""
+        roles = tuple(role for role, _ in view.messages)
+        contents = [content.strip() for _, content in view.messages]
+        ids: list[int] = []
+        text = ""
+        for part in self._template(roles):
+            if isinstance(part, _Control):
+                ids += self._plain_ids(text)
+                ids.append(part.id)
+                text = ""
+            else:
+                text += contents[part] if isinstance(part, int) else part
+        return tuple(ids + self._plain_ids(text))
+
+    def decode(self, ids: tuple[int, ...] | list[int]) -> str:
+        """The text of a message: what was sampled, without control tokens."""
+        return self._tokenizer.decode(list(ids), skip_special_tokens=True, clean_up_tokenization_spaces=False)
+
+    def _plain_ids(self, text: str) -> list[int]:
+        return self._plain.encode(text, add_special_tokens=False).ids if text else []
+
+    def _render_template(self, roles: tuple[str, ...]) -> tuple[_Control | int | str, ...]:
+        messages = [{"role": role, "content": f"\ue000{index}\ue001"} for index, role in enumerate(roles)]
+        try:
+            rendered = self._tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+        except Exception as error:  # jinja templates raise what they like, for example on a role that they refuse
+            raise CoterieError(f"{self.source}: its chat template refuses the roles {', '.join(roles)} ({error})") from error
+        parts: list[_Control | int | str] = []
+        for index, piece in enumerate(_PLACEHOLDER.split(rendered)):
+            if index % 2:
+                parts.append(int(piece))
+                continue
+            position = 0
+            for match in self._added_pattern.finditer(piece):
+                if match.start() > position:
+                    parts.append(piece[position : match.start()])
+                parts.append(_Control(self._added[match.group()]))
+                position = match.end()
+            if position < len(piece):
+                parts.append(piece[position:])
+        shown = [part for part in parts if isinstance(part, int)]
+        if shown != list(range(len(roles))):
+            raise CoterieError(f"{self.source}: its chat template does not show each message once, in order ({', '.join(roles)})")
+        return tuple(parts)
+
+    def _check_against_template(self, view: View) -> None:
+        messages = [{"role": role, "content": content} for role, content in view.messages]
+        try:
+            text = self._tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+        except Exception:
+            return  # a template that refuses this shape is reported when a protocol asks for it
+        expected = tuple(self._tokenizer(text, add_special_tokens=False)["input_ids"])
+        if self.encode(view) != expected:
+            raise CoterieError(f"{self.source}: its tokenizer does not encode the chat template piece by piece; use another tokenizer")
+
+
+def _without_added_tokens(backend: Tokenizer) -> Tokenizer:
+    spec = json.loads(backend.to_str())
+    spec.update(added_tokens=[], post_processor=None, padding=None, truncation=None)
+    return Tokenizer.from_str(json.dumps(spec))
+
+
+def load_tokenizer(source: str, chat_template: str | None = None, stop_ids: tuple[int, ...] = ()) -> ChatTokenizer:
+    """The tokenizer of a model folder or hub id; `chat_template` names a file that replaces its template."""
+    from transformers import AutoTokenizer
+
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(source)
+    except Exception as error:
+        raise CoterieError(f"{source}: no tokenizer could be loaded there ({_first_line(error)}); it needs tokenizer.json") from error
+    if chat_template is not None:
+        try:
+            tokenizer.chat_template = Path(chat_template).read_text(encoding="utf-8")
+        except OSError as error:
+            raise CoterieError(f"model.chat_template: {chat_template} cannot be read ({error.strerror})") from error
+    return ChatTokenizer(tokenizer, source, stop_ids)
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
