@@ -16,9 +16,11 @@ from coterie.types import CoterieError
 
 from .corpus import AGREED, DIFFERENT
 
-needs_package = pytest.mark.skipif(importlib.util.find_spec("math_verify") is None, reason="the extra coterie[math] is not installed")
+needs_package = pytest.mark.skipif(
+    importlib.util.find_spec("math_verify") is None, reason="the extra coterie[math] is not installed"
+)
 
-FAKE = '''
+FAKE = """
 import json, os, sys, time
 print(json.dumps({"ready": True}), flush=True)
 for line in sys.stdin:
@@ -30,7 +32,7 @@ for line in sys.stdin:
     if text == "leave":
         sys.exit(3)
     print(json.dumps({"score": 1.0}), flush=True)
-'''
+"""
 """A worker that does what a planted answer says, so that the supervision is tested without a lucky expression."""
 
 
@@ -40,7 +42,7 @@ def grader():
         yield grader
 
 
-@pytest.fixture()
+@pytest.fixture
 def fake(tmp_path, monkeypatch):
     file = tmp_path / "worker.py"
     file.write_text(FAKE)
@@ -113,7 +115,11 @@ def test_a_hanging_answer_costs_only_itself(fake):
 @pytest.mark.parametrize(("text", "how"), [("die", "SIGKILL"), ("leave", "exit code 3")])
 def test_a_worker_that_dies_costs_only_its_answer(fake, text, how):
     with MathVerify(workers=1, timeout=30) as grader:
-        assert grader.grade([("a", "1"), (text, "1"), ("b", "1")]) == [1.0, GradingError(f"the math-verify worker died ({how})"), 1.0]
+        assert grader.grade([("a", "1"), (text, "1"), ("b", "1")]) == [
+            1.0,
+            GradingError(f"the math-verify worker died ({how})"),
+            1.0,
+        ]
 
 
 def test_a_worker_killed_from_outside_during_an_answer_or_while_idle(fake):

@@ -92,7 +92,10 @@ def test_one_bad_gold_touches_no_other_answer():
 integers = st.integers(-(10**9), 10**9)
 
 
-@given(integers, st.sampled_from(["{}", "{:,}", r"\boxed{{{}}}", r"so \boxed{{{:,}}}", "I get {}.", "**{:,}**", "${:,}$", r"\boxed{{{} ml}}"]))
+@given(
+    integers,
+    st.sampled_from(["{}", "{:,}", r"\boxed{{{}}}", r"so \boxed{{{:,}}}", "I get {}.", "**{:,}**", "${:,}$", r"\boxed{{{} ml}}"]),
+)
 def test_every_spelling_of_a_number_is_the_number(number, form):
     assert score(form.format(number), str(number)) == 1.0
     assert score(form.format(number), str(number + 1)) == 0.0

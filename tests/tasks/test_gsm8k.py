@@ -17,7 +17,7 @@ def record(i, answer="#### 7"):
     return {"question": f"Ann has {i} pens. Bob has 4. How many?", "answer": answer}
 
 
-@pytest.fixture()
+@pytest.fixture
 def folder(tmp_path):
     def write(train, test):
         for name, records in (("train", train), ("test", test)):
@@ -118,5 +118,7 @@ def test_an_unreachable_hub_is_said(monkeypatch):
         raise ConnectionError("no\nroute")
 
     monkeypatch.setitem(sys.modules, "datasets", types.SimpleNamespace(load_dataset=load_dataset))
-    with pytest.raises(CoterieError, match=r"openai/gsm8k could not be downloaded \(ConnectionError: no route\); check the network or set"):
+    with pytest.raises(
+        CoterieError, match=r"openai/gsm8k could not be downloaded \(ConnectionError: no route\); check the network or set"
+    ):
         load_gsm8k(None, 1, 1)

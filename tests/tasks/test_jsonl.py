@@ -8,7 +8,12 @@ from coterie.tasks.jsonl import load_jsonl
 from coterie.tasks.overlap import check_overlap, normalise
 from coterie.types import CoterieError
 
-GOOD = {"question": "Ann has 3. Bob has 4. How many?", "answer": "7", "facts": {"A": ["Ann has 3."], "B": ["Bob has 4."]}, "ask": "How many?"}
+GOOD = {
+    "question": "Ann has 3. Bob has 4. How many?",
+    "answer": "7",
+    "facts": {"A": ["Ann has 3."], "B": ["Bob has 4."]},
+    "ask": "How many?",
+}
 
 
 def without(*keys, **changes):
@@ -19,11 +24,13 @@ def numbered(n):
     return [without(question=f"Ann has {i}. Bob has 4. How many?", id=f"q{i}") for i in range(n)]
 
 
-@pytest.fixture()
+@pytest.fixture
 def write(tmp_path):
     def write(lines, name="tasks.jsonl"):
         file = tmp_path / name
-        parts = [line if isinstance(line, bytes) else (line if isinstance(line, str) else json.dumps(line)).encode() for line in lines]
+        parts = [
+            line if isinstance(line, bytes) else (line if isinstance(line, str) else json.dumps(line)).encode() for line in lines
+        ]
         file.write_bytes(b"\n".join(parts))
         return str(file)
 
@@ -139,7 +146,9 @@ def test_one_file_holds_out_the_same_tasks_whatever_the_seed_and_the_order(write
 
 
 def test_one_file_with_repeated_questions_puts_no_question_on_both_sides(write):
-    records = numbered(12) + [record | {"id": record["id"] + "b", "question": record["question"].upper()} for record in numbered(12)]
+    records = numbered(12) + [
+        record | {"id": record["id"] + "b", "question": record["question"].upper()} for record in numbered(12)
+    ]
     for held_out in range(1, 12):
         tasks = load_jsonl(write(records), None, 12, held_out)
         check_overlap(tasks)

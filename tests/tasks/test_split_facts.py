@@ -32,7 +32,9 @@ def test_split_sentences(text, sentences):
 
 def test_facts_are_dealt_in_turn():
     split = split_facts("Ann has 3 pens. Bob has 4. Cal has 5. How many are there? Dan has 6.")
-    assert split == Split(ask="How many are there?", facts={"A": ("Ann has 3 pens.", "Cal has 5."), "B": ("Bob has 4.", "Dan has 6.")})
+    assert split == Split(
+        ask="How many are there?", facts={"A": ("Ann has 3 pens.", "Cal has 5."), "B": ("Bob has 4.", "Dan has 6.")}
+    )
 
 
 def test_the_last_question_is_the_ask_and_an_earlier_one_is_a_fact():

@@ -20,12 +20,12 @@ _AROUND_SYMBOL = re.compile(r"\s*([^\w\s])\s*")
 def normalise(question: str) -> str:
     """`question` without what does not make it another problem: case, Unicode form, spacing, punctuation, kinds of dashes.
 
-    Runs of whitespace and sentence punctuation become one space ("1.5" and "15" stay apart), a hyphen inside a word too, and
-    spaces around other symbols go. Operators and brackets are kept: "3-4" and "3/4" are two problems.
+    Runs of whitespace and sentence punctuation become one space ("1.5" and "15" stay apart), spaces around other symbols go, and
+    a hyphen between letters is a space. Operators and brackets are kept: "3-4" and "3/4" are two problems.
     """
     text = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", question).casefold())
-    text = _HYPHEN.sub(" ", _DASH.sub("-", text))
-    return _AROUND_SYMBOL.sub(r"\1", _DROPPED.sub(" ", text)).strip()
+    text = _DROPPED.sub(" ", _DASH.sub("-", text))
+    return _HYPHEN.sub(" ", _AROUND_SYMBOL.sub(r"\1", text)).strip()
 
 
 def check_overlap(task_set: TaskSet) -> None:
