@@ -91,7 +91,7 @@ def learning_curves(
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    arms = list(dict.fromkeys([*curves, *(held_out or {})]))
+    arms = [*curves, *(arm for arm in held_out or () if arm not in curves)]
     colours = colours_of(arms, baseline)
     figure = Figure(figsize=(12, 6), dpi=100, facecolor="white")
     FigureCanvasAgg(figure)
