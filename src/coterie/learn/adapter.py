@@ -27,10 +27,8 @@ def attach_adapter(model: Any, config: LoraConfig | FullWeightsConfig, seed: int
     for target in config.targets:
         matches = [m for name, m in modules.items() if name == target or name.endswith("." + target)]
         if not matches or any(isinstance(m, torch.nn.Embedding) or not hasattr(m, "weight") for m in matches):
-            linear = sorted({name.rpartition(".")[2] for name, m in modules.items() if isinstance(m, torch.nn.Linear)})
-            raise CoterieError(
-                f"model.adapter.targets: {target!r} is no linear layer of this model; choose from {', '.join(linear)}"
-            )
+            linear = ", ".join(sorted({name.rpartition(".")[2] for name, m in modules.items() if isinstance(m, torch.nn.Linear)}))
+            raise CoterieError(f"model.adapter.targets: {target!r} is no linear layer of this model; choose from {linear}")
     lora = peft.LoraConfig(
         r=config.rank,
         lora_alpha=config.alpha,  # pyright: ignore[reportArgumentType]

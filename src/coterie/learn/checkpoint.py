@@ -1,8 +1,8 @@
 """Checkpoints that are whole or absent.
 
 A checkpoint is a folder `step-000012` with `state.safetensors` (what is trained, and Adam's moments), `state.json` (counters, and
-what the caller adds) and, for a LoRA, `adapter/` as PEFT writes it, for use elsewhere with `PeftModel.from_pretrained`. It is written
-under a temporary name, flushed to the disk and then renamed, so that a name without the temporary prefix is a complete checkpoint.
+what the caller adds) and, for a LoRA, `adapter/` as PEFT writes it, for use elsewhere with `PeftModel.from_pretrained`. It is
+written under a temporary name, flushed to the disk and then renamed: without the temporary prefix, it is complete.
 """
 
 import errno
@@ -78,9 +78,7 @@ def load(path: Path, learner: Learner) -> dict[str, Any]:
         state = json.loads((path / "state.json").read_text())
         tensors = load_file(path / "state.safetensors")
     except (OSError, ValueError, SafetensorError) as error:
-        raise CoterieError(
-            f"{path}: not a readable checkpoint ({error}); remove the folder and resume from an earlier one"
-        ) from error
+        raise CoterieError(f"{path}: not a readable checkpoint ({error}); remove it and resume from an earlier one") from error
     if state.get("format") != FORMAT:
         raise CoterieError(f"{path}: checkpoint format {state.get('format')}, this version reads {FORMAT}; start a new run")
     expected = {f"param.{name}": p for name, p in learner.trainable.items()}

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from transformers.modeling_layers import GradientCheckpointingLayer
 
 from coterie import seeding
 from coterie.config import OptimizerConfig, TrainConfig
@@ -175,7 +176,7 @@ def _training(model: Any, seed: int) -> Iterator[None]:
     dropouts = [m for n, m in model.named_modules() if "lora_dropout" in n and isinstance(m, nn.Dropout) and m.p > 0]
     model.eval()
     for module in model.modules():
-        if getattr(module, "gradient_checkpointing", False) and module is not model:
+        if isinstance(module, GradientCheckpointingLayer) and module.gradient_checkpointing:
             module.training = True
     for dropout in dropouts:
         dropout.training = True

@@ -76,8 +76,7 @@ def completion_logprobs(model: Any, batch: Batch, *, logit_bytes: int = LOGIT_BY
     if len(hidden_ND) <= size:
         return _chunk_logprobs(head, hidden_ND, batch.target_N, batch.temperature_N)
     pieces = zip(hidden_ND.split(size), batch.target_N.split(size), batch.temperature_N.split(size), strict=True)
-    # the head holds no dropout, so there is no random state for the recomputation to restore
-    return torch.cat([checkpoint(_chunk_logprobs, head, *piece, use_reentrant=False, preserve_rng_state=False) for piece in pieces])
+    return torch.cat([checkpoint(_chunk_logprobs, head, *piece, use_reentrant=False) for piece in pieces])
 
 
 def token_weights(rows: Sequence[Row], config: LossConfig) -> list[float]:

@@ -1,0 +1,326 @@
+import math
+
+import pytest
+import torch
+from learn_builders import TableModel, lora_learner, ragged_rows, row, tiny, train_config, weights_of
+from torch import nn
+
+from coterie.config import FullWeightsConfig, LossConfig, OptimizerConfig
+from coterie.learn import learner as learner_module
+from coterie.learn.adapter import attach_adapter
+from coterie.learn.learner import Learner, learning_rate, shard
+from coterie.types import CoterieError
+
+MODES = [LossConfig(), LossConfig(normaliser="live_tokens"), LossConfig(normaliser="sequences")]
+MODES.append(LossConfig(normaliser="constant", constant_length=8))
+SAME_LENGTHS = [row([1, 2, i], [3, i, 5][: 1 + i % 3], (0.0, 1.0, -0.5, 0.25)[i % 4], [-3.0] * (1 + i % 3)) for i in range(8)]
+
+
+def gradient_after(config, rows):
+    """Loss and gradient of one step, caught before the optimiser."""
+    caught = {}
+    learner = lora_learner(config)
+    with torch.no_grad():
+        for name, parameter in learner.trainable.items():
+            if "lora_B" in name:
+                parameter.fill_(0.05)  # so that A has a gradient too
+    learner.optimizer.register_step_pre_hook(
+        lambda *_: caught.update({n: p.grad.detach().clone() for n, p in learner.trainable.items()}) or None
+    )
+    metrics = learner.step(rows)
+    return metrics, caught
+
+
+@pytest.mark.parametrize("loss", MODES, ids=lambda c: c.normaliser)
+@pytest.mark.parametrize("rows", [ragged_rows(), SAME_LENGTHS], ids=["ragged", "short"])
+def test_micro_batching_changes_neither_loss_nor_gradient(loss, rows):
+    """All rows at once, each alone, and a few at a time; two of the eight rows have a zero advantage."""
+    whole, expected = gradient_after(train_config(loss=loss, max_grad_norm=1e9), rows)
+    assert whole["live_rows"] == 6
+    for budget in (1, 2 * max(len(r.prompt_ids) + len(r.completion_ids) for r in rows)):
+        cut, gradient = gradient_after(train_config(loss=loss, max_grad_norm=1e9, tokens_per_micro_batch=budget), rows)
+        assert cut["loss"] == pytest.approx(whole["loss"], abs=1e-6)
+        for name in expected:
+            scale = max(1.0, expected[name].abs().max().item())
+            assert (gradient[name] - expected[name]).abs().max() < 1e-6 * scale
+        for key in (
+            "ratio_mean",
+            "ratio_sd",
+            "ratio_outside",
+            "clip_fraction",
+            "surprise",
+            "logprob_gap_max",
+            "tokens",
+            "live_tokens",
+        ):
+            assert cut[key] == pytest.approx(whole[key], abs=1e-5), key
+
+
+def test_order_of_rows_does_not_matter():
+    rows = ragged_rows()
+    whole, expected = gradient_after(train_config(), rows)
+    turned, gradient = gradient_after(train_config(), rows[::-1])
+    assert turned["loss"] == pytest.approx(whole["loss"], abs=1e-6)
+    assert all(torch.allclose(gradient[n], expected[n], atol=1e-6) for n in expected)
+
+
+def test_zero_advantage_rows_never_reach_the_model():
+    seen = []
+    learner = lora_learner(train_config(tokens_per_micro_batch=1))
+    learner.model.get_base_model().model.register_forward_hook(lambda *_: seen.append(1))
+    metrics = learner.step(ragged_rows())
+    assert len(seen) == metrics["live_rows"] == 6
+    assert metrics["rows"] == 8
+    assert metrics["tokens"] == sum(len(r.completion_ids) for r in ragged_rows())
+
+
+@pytest.mark.parametrize("rows", [[row([1], [2, 3], 0.0), row([4], [5], 0.0)], []], ids=["all equal", "no rows"])
+def test_nothing_to_learn_is_no_step(rows):
+    learner = lora_learner(train_config(schedule="linear", weight_decay=0.1))
+    learner.step(ragged_rows())
+    before, moments = weights_of(learner), {n: learner.optimizer.state[p]["exp_avg"].clone() for n, p in learner.trainable.items()}
+    calls = []
+    learner.model.get_base_model().model.register_forward_hook(lambda *_: calls.append(1))
+    metrics = learner.step(rows)
+    assert metrics["skipped"] is True
+    assert metrics["live_rows"] == 0
+    assert metrics["rows"] == len(rows)
+    assert not calls
+    assert all(
+        torch.equal(before[n], p) and torch.equal(moments[n], learner.optimizer.state[p]["exp_avg"])
+        for n, p in learner.trainable.items()
+    )
+    assert (learner.step_index, learner.updates) == (2, 1)
+    assert learner.step(ragged_rows())["lr"] == pytest.approx(1e-2 * 4 / 6), "the schedule moved on"
+
+
+def test_metrics_by_hand():
+    """Three tokens with ratios 1, e^0.3 (clipped, A > 0) and e^-0.04; advantages 1, 1, -1; tokens normaliser over 4 tokens."""
+    model = TableModel()
+    exact = torch.log_softmax(model.table_VV.detach(), dim=-1)
+    a, b, c = exact[1, 2].item(), exact[2, 3].item(), exact[4, 5].item()
+    rows = [row([1], [2, 3], 1.0, [a, b - 0.3]), row([4], [5], -1.0, [c + 0.04]), row([1], [6], 0.0)]
+    metrics = Learner(model, train_config()).step(rows)
+    ratios = [1.0, math.exp(0.3), math.exp(-0.04)]
+    mean = sum(ratios) / 3
+    expected = {
+        "skipped": False,
+        "rows": 3,
+        "live_rows": 2,
+        "tokens": 4,
+        "live_tokens": 3,
+        "loss": -(1.0 + 1.28 - ratios[2]) / 4,
+        "ratio_mean": mean,
+        "ratio_sd": (sum((r - mean) ** 2 for r in ratios) / 3) ** 0.5,
+        "ratio_outside": 1 / 3,
+        "clip_fraction": 1 / 3,
+        "logprob_gap_max": 0.3,
+        "surprise": -(a + b + c) / 3,
+        "lr": 1e-2,
+    }
+    assert {key: metrics[key] for key in expected} == pytest.approx(expected, abs=1e-6)
+
+
+def test_gradient_is_clipped_and_its_norm_logged_before():
+    learner, grads = lora_learner(train_config(max_grad_norm=1e-3)), []
+    learner.optimizer.register_step_pre_hook(lambda *_: grads.extend(p.grad.clone() for p in learner.trainable.values()))
+    assert learner.step(ragged_rows())["grad_norm"] > 0.01
+    assert torch.stack([g.norm() for g in grads]).norm().item() == pytest.approx(1e-3, rel=1e-2)
+
+
+def test_one_step_is_adamw_by_hand():
+    """Bias-corrected Adam's first step is lr * g / (|g| + eps), after the decoupled weight decay."""
+    config = train_config(lr=1e-2, weight_decay=0.1, max_grad_norm=1e9, eps=1e-8)
+    learner, caught = Learner(attach_adapter(tiny(), FullWeightsConfig(kind="full"), 0), config), {}
+    before = weights_of(learner)
+    learner.optimizer.register_step_pre_hook(lambda *_: caught.update({n: p.grad.clone() for n, p in learner.trainable.items()}))
+    learner.step(ragged_rows())
+    for name, parameter in learner.trainable.items():
+        want = before[name] * (1 - 1e-3) - 1e-2 * caught[name] / (caught[name].abs() + 1e-8)
+        torch.testing.assert_close(parameter.detach(), want, atol=1e-6, rtol=1e-5)
+
+
+@pytest.mark.parametrize("where", ["sampler", "weights", "advantage"])
+def test_a_loss_that_is_not_finite_raises_and_changes_nothing(where):
+    learner = lora_learner()
+    learner.step(ragged_rows())
+    rows = ragged_rows(seed=1)
+    if where == "sampler":
+        rows[0] = row([1, 2], [3, 4], -1.0, [-1.0, -400.0])
+    elif where == "advantage":
+        rows[0] = row([1, 2], [3, 4], math.nan)
+    else:
+        with torch.no_grad():
+            next(iter(learner.trainable.values()))[0, 0] = math.inf
+    before = weights_of(learner)
+    with pytest.raises(CoterieError, match=r"step 1: the loss is .*train\.optimizer\.lr"):
+        learner.step(rows)
+    assert all(torch.equal(before[n], p) and p.grad is None for n, p in learner.trainable.items())
+    assert (learner.step_index, learner.updates) == (1, 1)
+
+
+def test_a_gradient_that_is_not_finite_raises():
+    learner = lora_learner()
+    parameter = learner.trainable[next(n for n in learner.trainable if "lora_B" in n)]
+    parameter.register_hook(lambda gradient: gradient * math.inf)
+    with pytest.raises(CoterieError, match="gradient norm is"):
+        learner.step(ragged_rows())
+
+
+def fail_above(monkeypatch, limit, calls):
+    """A memory that holds `limit` padded tokens; what does not fit fails in the middle of a step, after some gradients are there."""
+    real = learner_module.completion_logprobs
+
+    def scarce(model, batch):
+        calls.append(tuple(batch.ids_BT.shape))
+        if batch.ids_BT.numel() > limit:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return real(model, batch)
+
+    monkeypatch.setattr(learner_module, "completion_logprobs", scarce)
+
+
+def test_out_of_memory_halves_the_micro_batch_and_starts_over(monkeypatch):
+    rows, calls = ragged_rows(16), []
+    config = train_config(tokens_per_micro_batch=160, max_grad_norm=1e9)
+    whole, expected = gradient_after(config, rows)
+    # the second micro-batch of the first attempt is the widest: a first one has already left its gradient
+    order, real = [], learner_module.completion_logprobs
+
+    def second_fails(model, batch):
+        order.append(batch.ids_BT.numel())
+        if len(order) == 2:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return real(model, batch)
+
+    monkeypatch.setattr(learner_module, "completion_logprobs", second_fails)
+    cut, gradient = gradient_after(config, rows)
+    assert cut["micro_batch_tokens"] == 80
+    assert len(order) > 3
+    assert cut["loss"] == pytest.approx(whole["loss"], abs=1e-6)
+    assert cut["live_tokens"] == whole["live_tokens"]
+    for name in expected:
+        assert (gradient[name] - expected[name]).abs().max() < 1e-6 * max(1.0, expected[name].abs().max().item())
+    monkeypatch.undo()
+    fail_above(monkeypatch, 45, calls)
+    learner = lora_learner(config)
+    assert learner.step(rows)["micro_batch_tokens"] == 40
+    count = len(calls)
+    learner.step(rows)
+    assert all(b * t <= 45 for b, t in calls[count:]), "the smaller budget is kept"
+
+
+def test_one_row_that_does_not_fit_is_an_error(monkeypatch):
+    fail_above(monkeypatch, 5, [])
+    with pytest.raises(CoterieError, match=r"single row of \d+ tokens.*gradient_checkpointing"):
+        lora_learner().step(ragged_rows())
+
+
+def test_schedule_by_hand():
+    linear = OptimizerConfig(lr=1.0, schedule="linear", warmup_steps=2)
+    assert [learning_rate(linear, s, 6) for s in range(7)] == [0.5, 1.0, 1.0, 0.75, 0.5, 0.25, 0.0]
+    floor = OptimizerConfig(lr=1.0, schedule="linear", final_fraction=0.1)
+    assert [learning_rate(floor, s, 2) for s in range(4)] == pytest.approx([1.0, 0.55, 0.1, 0.1])
+    constant = OptimizerConfig(lr=1.0, schedule="constant", warmup_steps=1)
+    assert [learning_rate(constant, s, 3) for s in range(5)] == [1.0] * 5
+    assert learning_rate(linear, 0, 0) == 0.5
+
+
+def test_schedule_is_transformers_linear():
+    from transformers import get_linear_schedule_with_warmup
+
+    optimizer = torch.optim.SGD([nn.Parameter(torch.zeros(1))], lr=3.0)
+    theirs = get_linear_schedule_with_warmup(optimizer, 0, 80)
+    for step in range(80):
+        assert learning_rate(OptimizerConfig(lr=3.0), step, 80) == pytest.approx(theirs.get_last_lr()[0])
+        optimizer.step()
+        theirs.step()
+
+
+def test_sampler_and_learner_agree_on_policy():
+    learner = lora_learner()
+    learner.step(ragged_rows())
+    from learn_builders import full_logprobs
+
+    rows = [row(r.prompt_ids, r.completion_ids, r.advantage, full_logprobs(learner.model, r).tolist()) for r in ragged_rows(seed=2)]
+    metrics = learner.step(rows)
+    assert metrics["logprob_gap_max"] < 2e-5
+    assert metrics["ratio_mean"] == pytest.approx(1.0, abs=1e-5)
+    assert metrics["ratio_outside"] == metrics["clip_fraction"] == 0.0
+
+
+def test_dropout_comes_from_the_named_stream_and_leaves_the_rest_alone():
+    results = []
+    for disturbance in (1, 2):
+        learner = lora_learner(dropout=0.5, seed=3)
+        torch.manual_seed(disturbance)
+        expected = torch.get_rng_state()
+        learner.step(ragged_rows())
+        assert torch.equal(torch.get_rng_state(), expected)
+        assert not any(m.training for m in learner.model.modules()), "the sampler finds the model in eval mode"
+        results.append(weights_of(learner))
+    assert all(torch.equal(results[0][n], results[1][n]) for n in results[0])
+    other = lora_learner(dropout=0.5, seed=3)
+    other.step_index = 1
+    other.step(ragged_rows())
+    assert not all(torch.equal(results[0][n], p) for n, p in other.trainable.items()), "each step has its own"
+
+
+def test_the_models_own_dropout_is_off():
+    model = tiny(attention_dropout=0.9)
+    learner = Learner(attach_adapter(model, FullWeightsConfig(kind="full"), 0), train_config())
+    model.train()
+    plain = Learner(attach_adapter(tiny(), FullWeightsConfig(kind="full"), 0), train_config())
+    assert learner.step(ragged_rows()) == plain.step(ragged_rows())
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.5])
+def test_gradient_checkpointing_recomputes_and_changes_nothing(dropout):
+    calls, results = [], []
+    for recompute in (False, True):
+        config = train_config().model_copy(update={"gradient_checkpointing": recompute})
+        learner = lora_learner(config, dropout=dropout)
+        mlp = learner.model.get_base_model().model.layers[0].mlp
+        calls.append(0)
+
+        def count(*_):
+            calls[-1] += 1
+
+        mlp.register_forward_hook(count)
+        results.append((learner.step(ragged_rows()), weights_of(learner)))
+        assert not any(m.training for m in learner.model.modules())
+    assert calls == [1, 2]
+    assert results[0][0] == pytest.approx(results[1][0])
+    assert all(torch.allclose(results[0][1][n], results[1][1][n], atol=1e-6) for n in results[0][1])
+
+
+def test_repeats_are_bit_identical():
+    runs = []
+    for _ in range(2):
+        learner = lora_learner()
+        runs.append(([learner.step(ragged_rows(seed=s)) for s in range(3)], weights_of(learner)))
+    assert runs[0][0] == runs[1][0]
+    assert all(torch.equal(runs[0][1][n], runs[1][1][n]) for n in runs[0][1])
+
+
+def test_learning_raises_the_probability_of_what_is_paid():
+    model = TableModel()
+    learner = Learner(model, train_config(lr=0.1))
+    for _ in range(20):
+        logprobs = torch.log_softmax(model.table_VV.detach(), -1)[1]
+        learner.step([row([1], [2], 1.0, [logprobs[2].item()]), row([1], [3], -1.0, [logprobs[3].item()])])
+    after = torch.log_softmax(model.table_VV.detach(), -1)[1]
+    assert after[2] - after[3] > 3.0
+
+
+def test_nothing_trainable_is_refused():
+    with pytest.raises(CoterieError, match=r"model\.adapter"):
+        Learner(tiny().requires_grad_(False), train_config())
+
+
+def test_shares_are_a_partition_of_like_size():
+    lengths = [5, 9, 1, 7, 7, 2, 8]
+    shares = [shard(lengths, rank, 2) for rank in range(2)]
+    assert sorted(shares[0] + shares[1]) == list(range(7))
+    assert abs(sum(lengths[i] for i in shares[0]) - sum(lengths[i] for i in shares[1])) <= 9
+    assert shard([3], 1, 2) == []
