@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coterie.report.plots import BASELINE_COLOUR, colours_of, learning_curves, mean_curve, plot_results, smooth, spread
+from coterie.report.plots import BASELINE_COLOUR, colours_of, learning_curves, mean_curve, draw_results, smooth, spread
 
 
 def size(path):
@@ -52,8 +52,10 @@ def test_colours_differ_and_the_baseline_is_grey():
 
 
 def test_a_results_file_becomes_a_figure(results, tmp_path):
-    path = plot_results(results, tmp_path / "new" / "curves.png")
+    path = draw_results(results, tmp_path / "new" / "curves.png")
     assert size(path) == (1200, 600)
+    assert draw_results({"arms": {"off": {"seeds": {"1": None}}}}, tmp_path / "none.png") is None
+    assert not (tmp_path / "none.png").exists()
 
 
 @pytest.mark.parametrize("held_out", [None, {"solo": {1: 0.0}}, {"other $arm": dict.fromkeys(range(12), 0.1)}])

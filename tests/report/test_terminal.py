@@ -5,6 +5,7 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
+from coterie.report.results import worst_cut
 from coterie.report.terminal import comparisons_table, print_results, results_table, verdict_lines
 
 
@@ -59,6 +60,30 @@ def test_a_comparison_of_one_seed_has_no_interval(results):
     assert line(text, "chat − off") == ["chat", "−", "off", "+0.300", "–", "–", "1", "–", "–", "unresolved"]
     assert "2 unpaired" in text
     assert [said.plain for said in verdict_lines(results)] == ["chat against off: unresolved.", "chat against solo: moved."]
+
+
+@pytest.mark.parametrize(
+    ("measures", "cut"),
+    [
+        ({"cut": {"0": 0.5, "1": None}}, 0.5),
+        ({"cut": 0.2, "cut_by_turn": {"0": 0.1, "1": 0.4}}, 0.4),
+        ({"cut": 0.2}, 0.2),
+        ({"cut": 0.2, "cut_by_turn": {}}, 0.2),
+        ({"cut": None}, None),
+        (None, None),
+    ],
+)
+def test_cut_is_that_of_the_worst_turn(measures, cut):
+    assert worst_cut({"measures": measures}) == cut
+
+
+def test_grader_failures_are_counted_and_shown(results):
+    assert "grader failed" not in show(results_table(results))
+    results["arms"]["chat"]["seeds"]["17"]["grading_errors"] = 3
+    text = show(results_table(results))
+    assert "grader failed" in text
+    assert line(text, "chat  ")[-1] == "3"
+    assert line(text, "off")[-1] == "0"
 
 
 def test_verdict_lines_carry_the_sentences(results):

@@ -122,15 +122,17 @@ def learning_curves(
     return path
 
 
-def plot_results(results: Results, path_png: str | Path, *, window: int = 10) -> Path:
-    """`learning_curves` of a whole `results.json`."""
-    arms = arm_names(results)
+def draw_results(results: Results, path_png: str | Path, *, window: int = 10) -> Path | None:
+    """`learning_curves` of a whole `results.json`; None, and no file, when it holds neither a curve nor a held-out score."""
+    arms, lines = arm_names(results), curves(results)
     held_out = {arm: scores for arm in arms if (scores := held_out_scores(results, arm))}
+    if not lines and not held_out:
+        return None
     untrained = {arm: score for arm in arms if (score := arm_mean(results, arm, "before", "score")) is not None}
     return learning_curves(
-        curves(results),
+        lines,
         path_png,
-        str(results.get("recipe", "")),
+        str(results.get("title") or results.get("recipe", "")),
         subtitle=str(results.get("question") or ""),
         held_out=held_out,
         untrained=untrained,

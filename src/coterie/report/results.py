@@ -64,7 +64,13 @@ def curves(results: Results) -> dict[str, dict[int, list[tuple[int, float | None
 
 
 def worst_cut(run: Mapping[str, Any]) -> float | None:
-    """The largest share of messages cut by their cap at any turn, or None."""
-    cut = (run.get("measures") or {}).get("cut") or {}
-    there = [share for share in map(number, cut.values()) if share is not None]
-    return max(there, default=None)
+    """The largest share of messages cut by their cap at any turn; the share over all turns if no turn is told apart; or None."""
+    measures = run.get("measures") or {}
+    by_turn = next((found for key in ("cut_by_turn", "cut") if isinstance(found := measures.get(key), Mapping)), {})
+    there = [share for share in map(number, by_turn.values()) if share is not None]
+    return max(there, default=number(measures.get("cut")))
+
+
+def grading_errors(results: Results, arm: str) -> int:
+    """How many held-out answers of the arm's runs the grader failed on, all seeds together."""
+    return sum(int(dig(run, "grading_errors") or 0) for run in runs(results, arm).values())

@@ -10,7 +10,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from coterie.report.results import Results, arm_mean, arm_names, dig, mean, number, runs, worst_cut
+from coterie.report.results import Results, arm_mean, arm_names, dig, grading_errors, mean, number, runs, worst_cut
 
 VERDICT_STYLES = {
     "moved": "bold green",
@@ -31,8 +31,8 @@ EVERY_SEED = "each seed"
 def results_table(results: Results) -> RenderableType:
     """Two tables with arms as rows, and what each arm changed.
 
-    The first has held-out scores: the mean over seeds, the score of every seed, and of the untrained model. The second has means
-    over seeds: talk measures (shares in [0, 1]; `chars` is characters a message, `cut` the largest share of messages that any turn
+    The first has held-out scores: the mean over seeds, the score of every seed, and of the untrained model; and, if there are any,
+    the answers that the grader failed on. The second has means over seeds: talk measures (shares in [0, 1]; `chars` is characters a message, `cut` the largest share of messages that any turn
     lost to its cap), scores with another player in a seat ("B base"), and training minutes. A column that no run can fill is left
     out; a missing value is a dash.
     """
@@ -40,6 +40,9 @@ def results_table(results: Results) -> RenderableType:
     scores = [("mean", [_score(arm_mean(results, arm, "score"), "bold") for arm in arms])]
     scores += _seed_columns(results, arms)
     scores.append(("untrained", [_score(arm_mean(results, arm, "before", "score")) for arm in arms]))
+    failed = [grading_errors(results, arm) for arm in arms]
+    if any(failed):
+        scores.append(("grader failed", [Text(f"{count:,}", "bold red" if count else "") for count in failed]))
 
     talk = [(head, [_share(arm_mean(results, arm, "measures", key)) for arm in arms]) for key, head in MEASURES.items()]
     talk.append(("chars", [_whole(arm_mean(results, arm, "measures", "message_chars")) for arm in arms]))
