@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 
-.PHONY: setup run test test-slow lint format clean
+.PHONY: setup run test test-slow lint types format clean
 
 setup: $(STAMP)
 
@@ -22,10 +22,12 @@ run: setup
 lint: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+
+types: setup
 	$(BIN)/pyright
 
 # Eight minutes is the limit of the main job on two cores: seven for the tests, one for everything before them.
-test: lint
+test: lint types
 	$(BIN)/pytest -m 'not slow and not gpu' --session-timeout=420
 
 test-slow: setup

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coterie.report.plots import BASELINE_COLOUR, colours_of, learning_curves, mean_curve, draw_results, smooth, spread
+from coterie.report.plots import BASELINE_COLOUR, colours_of, draw_results, learning_curves, mean_curve, smooth, spread
 
 
 def size(path):
