@@ -19,8 +19,8 @@ def train(tokens_per_micro_batch: int, dropout: float = 0.0):
 
 
 if __name__ == "__main__":
-    rank, folder, dropout = int(sys.argv[1]), Path(sys.argv[2]), float(sys.argv[3])
+    rank, folder = int(sys.argv[1]), Path(sys.argv[2])
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"file://{folder}/meeting-point", rank=rank, world_size=2)
-    torch.save(train(30, dropout), folder / f"rank-{rank}.pt")
+    torch.save({dropout: train(30, dropout) for dropout in (0.0, 0.3)}, folder / f"rank-{rank}.pt")
     dist.destroy_process_group()

@@ -24,9 +24,10 @@ def rows_of(step):
     return [row([1], [2, 3], 0.0)] * 4 if step == 1 else ragged_rows(seed=step)
 
 
-@pytest.mark.parametrize(
-    "make", [lora_learner, lambda c: lora_learner(c, dropout=0.3), full_learner], ids=["lora", "dropout", "full"]
-)
+MAKERS = {"lora": lora_learner, "dropout": lambda c: lora_learner(c, dropout=0.3), "full": full_learner}
+
+
+@pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)
 @pytest.mark.parametrize("stop", [0, 1, 2, 3])
 def test_stop_and_resume_is_never_stopping_bit_for_bit(tmp_path, make, stop):
     config = train_config(schedule="linear", warmup_steps=2, weight_decay=0.01)
@@ -125,10 +126,13 @@ def test_killed_before_the_rename(tmp_path, monkeypatch, where, name):
 def test_killed_while_an_old_one_is_removed(tmp_path, monkeypatch):
     learner = lora_learner()
     checkpoint.save(tmp_path, 1, learner, {}, keep=1)
+
+    def half_removed(path, **_):
+        if path.exists():
+            (path / "state.safetensors").unlink()
+
     with monkeypatch.context() as patch:
-        patch.setattr(
-            checkpoint.shutil, "rmtree", lambda path, **_: (path / "state.safetensors").unlink() if path.exists() else None
-        )
+        patch.setattr(checkpoint.shutil, "rmtree", half_removed)
         saved = checkpoint.save(tmp_path, 2, learner, {}, keep=1)
     assert len(list(tmp_path.iterdir())) == 2
     assert checkpoint.latest(tmp_path) == saved

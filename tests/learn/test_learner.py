@@ -2,7 +2,7 @@ import math
 
 import pytest
 import torch
-from learn_builders import TableModel, lora_learner, ragged_rows, row, tiny, train_config, weights_of
+from learn_builders import TableModel, full_logprobs, lora_learner, ragged_rows, row, tiny, train_config, weights_of
 from torch import nn
 
 from coterie.config import FullWeightsConfig, LossConfig, OptimizerConfig
@@ -43,17 +43,8 @@ def test_micro_batching_changes_neither_loss_nor_gradient(loss, rows):
         for name in expected:
             scale = max(1.0, expected[name].abs().max().item())
             assert (gradient[name] - expected[name]).abs().max() < 1e-6 * scale
-        for key in (
-            "ratio_mean",
-            "ratio_sd",
-            "ratio_outside",
-            "clip_fraction",
-            "surprise",
-            "logprob_gap_max",
-            "tokens",
-            "live_tokens",
-        ):
-            assert cut[key] == pytest.approx(whole[key], abs=1e-5), key
+        for key in whole.keys() - {"micro_batch_tokens"}:
+            assert cut[key] == pytest.approx(whole[key], rel=1e-5, abs=1e-5), key
 
 
 def test_order_of_rows_does_not_matter():
@@ -78,7 +69,8 @@ def test_zero_advantage_rows_never_reach_the_model():
 def test_nothing_to_learn_is_no_step(rows):
     learner = lora_learner(train_config(schedule="linear", weight_decay=0.1))
     learner.step(ragged_rows())
-    before, moments = weights_of(learner), {n: learner.optimizer.state[p]["exp_avg"].clone() for n, p in learner.trainable.items()}
+    before = weights_of(learner)
+    moments = {n: learner.optimizer.state[p]["exp_avg"].clone() for n, p in learner.trainable.items()}
     calls = []
     learner.model.get_base_model().model.register_forward_hook(lambda *_: calls.append(1))
     metrics = learner.step(rows)
@@ -86,10 +78,9 @@ def test_nothing_to_learn_is_no_step(rows):
     assert metrics["live_rows"] == 0
     assert metrics["rows"] == len(rows)
     assert not calls
-    assert all(
-        torch.equal(before[n], p) and torch.equal(moments[n], learner.optimizer.state[p]["exp_avg"])
-        for n, p in learner.trainable.items()
-    )
+    for name, parameter in learner.trainable.items():
+        assert torch.equal(before[name], parameter)
+        assert torch.equal(moments[name], learner.optimizer.state[parameter]["exp_avg"])
     assert (learner.step_index, learner.updates) == (2, 1)
     assert learner.step(ragged_rows())["lr"] == pytest.approx(1e-2 * 4 / 6), "the schedule moved on"
 
@@ -168,7 +159,7 @@ def test_a_gradient_that_is_not_finite_raises():
 
 
 def fail_above(monkeypatch, limit, calls):
-    """A memory that holds `limit` padded tokens; what does not fit fails in the middle of a step, after some gradients are there."""
+    """A memory that holds `limit` padded tokens."""
     real = learner_module.completion_logprobs
 
     def scarce(model, batch):
@@ -184,7 +175,7 @@ def test_out_of_memory_halves_the_micro_batch_and_starts_over(monkeypatch):
     rows, calls = ragged_rows(16), []
     config = train_config(tokens_per_micro_batch=160, max_grad_norm=1e9)
     whole, expected = gradient_after(config, rows)
-    # the second micro-batch of the first attempt is the widest: a first one has already left its gradient
+    # the second micro-batch fails: the first has already left its gradient, which must not be counted twice
     order, real = [], learner_module.completion_logprobs
 
     def second_fails(model, batch):
@@ -240,8 +231,6 @@ def test_schedule_is_transformers_linear():
 def test_sampler_and_learner_agree_on_policy():
     learner = lora_learner()
     learner.step(ragged_rows())
-    from learn_builders import full_logprobs
-
     rows = [row(r.prompt_ids, r.completion_ids, r.advantage, full_logprobs(learner.model, r).tolist()) for r in ragged_rows(seed=2)]
     metrics = learner.step(rows)
     assert metrics["logprob_gap_max"] < 2e-5
@@ -286,9 +275,9 @@ def test_gradient_checkpointing_recomputes_and_changes_nothing(dropout):
         def count(*_):
             calls[-1] += 1
 
-        mlp.register_forward_hook(count)
+        mlp.register_forward_pre_hook(count)  # recomputation stops as soon as it can, before later hooks
         results.append((learner.step(ragged_rows()), weights_of(learner)))
-        assert not any(m.training for m in learner.model.modules())
+        assert not any(m.training or getattr(m, "gradient_checkpointing", False) for m in learner.model.modules())
     assert calls == [1, 2]
     assert results[0][0] == pytest.approx(results[1][0])
     assert all(torch.allclose(results[0][1][n], results[1][1][n], atol=1e-6) for n in results[0][1])
@@ -324,3 +313,8 @@ def test_shares_are_a_partition_of_like_size():
     assert sorted(shares[0] + shares[1]) == list(range(7))
     assert abs(sum(lengths[i] for i in shares[0]) - sum(lengths[i] for i in shares[1])) <= 9
     assert shard([3], 1, 2) == []
+
+
+def test_gradient_checkpointing_where_it_cannot_work_is_refused():
+    with pytest.raises(CoterieError, match=r"train\.gradient_checkpointing"):
+        Learner(TableModel(), train_config().model_copy(update={"gradient_checkpointing": True}))

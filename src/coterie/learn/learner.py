@@ -2,11 +2,13 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from functools import partial
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 from transformers.modeling_layers import GradientCheckpointingLayer
 
 from coterie import seeding
@@ -58,8 +60,8 @@ class Learner:
         self.step_index = 0
         self.updates = 0
         self.micro_batch_tokens = config.tokens_per_micro_batch
-        if config.gradient_checkpointing:
-            model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+        if config.gradient_checkpointing and not any(isinstance(m, GradientCheckpointingLayer) for m in model.modules()):
+            raise CoterieError("train.gradient_checkpointing: this model's layers cannot be recomputed; set it to false")
         model.eval()
 
     def step(self, rows: Sequence[Row]) -> dict[str, float | int | bool]:
@@ -135,7 +137,8 @@ class Learner:
         sums = torch.zeros(7, dtype=torch.float64, device=device)
         largest_gap = torch.zeros((), dtype=torch.float64, device=device)
         clip = {"clip_low": self.config.loss.clip_low, "clip_high": self.config.loss.clip_high}
-        with _training(self.model, seeding.torch_seed(self.seed, "dropout", self.step_index, rank)):
+        seed = seeding.torch_seed(self.seed, "dropout", self.step_index, rank)
+        with _training(self.model, self.config.gradient_checkpointing, seed):
             for rows, weights in batches:
                 batch = collate(rows, weights, device=device)
                 logprob_N = completion_logprobs(self.model, batch)
@@ -167,23 +170,27 @@ def _metrics(sums: Tensor, largest_gap: Tensor) -> dict[str, float]:
 
 
 @contextmanager
-def _training(model: Any, seed: int) -> Iterator[None]:
+def _training(model: Any, recompute: bool, seed: int) -> Iterator[None]:
     """The mode of the learner's forward pass: eval, so that it computes what the sampler computed, but for two things.
 
-    An adapter's own dropout is on, with torch seeded from `seed` for the while. Layers that recompute in the backward pass are told
-    that they train, since transformers does not recompute otherwise; their children stay in eval.
+    An adapter's own dropout is on, with torch seeded from `seed` for the while. With `recompute`, layers are computed again in the
+    backward pass; transformers asks that such a layer be in training mode, its children stay in eval. Afterwards the sampler finds
+    the model as it was.
     """
-    dropouts = [m for n, m in model.named_modules() if "lora_dropout" in n and isinstance(m, nn.Dropout) and m.p > 0]
     model.eval()
-    for module in model.modules():
-        if isinstance(module, GradientCheckpointingLayer) and module.gradient_checkpointing:
-            module.training = True
+    layers = [m for m in model.modules() if recompute and isinstance(m, GradientCheckpointingLayer)]
+    for layer in layers:
+        layer._gradient_checkpointing_func = partial(checkpoint, use_reentrant=False)
+        layer.gradient_checkpointing = layer.training = True
+    dropouts = [m for n, m in model.named_modules() if "lora_dropout" in n and isinstance(m, nn.Dropout) and m.p > 0]
     for dropout in dropouts:
         dropout.training = True
-    with torch.random.fork_rng(devices=range(torch.cuda.device_count())) if dropouts else nullcontext():
-        if dropouts:
-            torch.manual_seed(seed)
-        try:
+    try:
+        with torch.random.fork_rng(devices=range(torch.cuda.device_count())) if dropouts else nullcontext():
+            if dropouts:
+                torch.manual_seed(seed)
             yield
-        finally:
-            model.eval()
+    finally:
+        model.eval()
+        for layer in layers:
+            layer.gradient_checkpointing = False
