@@ -140,6 +140,11 @@ def test_seats_that_only_answer_have_nothing_to_share_or_ask():
     assert (measures["shared"], measures["asked"], measures["used"], measures["message_chars"]) == (None, None, 1.0, None)
 
 
+def test_one_answer_alone_cannot_agree():
+    episode = Episode("t", 0, {}, (say("A", 0, "hi"), say("B", 1, "7", True)), {}, None)
+    assert talk_measures([episode], {"t": TASK})["agree"] is None
+
+
 def test_cut_messages_by_turn():
     def episode(stop):
         return Episode("t", 0, {}, (say("A", 0, "", stop=stop), say("B", 1, "", True, "length", 5)), {}, None)

@@ -94,11 +94,10 @@ def test_a_pathological_expression_becomes_an_error_and_its_worker_is_replaced()
         before = processes(grader)
         started = time.perf_counter()
         bad, good = grader.grade([(r"\boxed{(9^{9^{9^{9}}})!}", "18"), (r"\boxed{18}", "18")])
-        assert isinstance(bad, GradingError)
+        assert bad == GradingError("math-verify gave no answer within 3 s")
         assert good == 1.0
         assert time.perf_counter() - started < 60
-        if "within" in bad.reason:
-            assert processes(grader) != before
+        assert processes(grader) != before
 
 
 def test_a_hanging_answer_costs_only_itself(fake):
