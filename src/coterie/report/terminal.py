@@ -33,8 +33,8 @@ def results_table(results: Results) -> RenderableType:
 
     The first has held-out scores: the mean over seeds, the score of every seed, and of the untrained model; and, if there are any,
     the answers that the grader failed on. The second has means over seeds: talk measures (shares in [0, 1]; `chars` is characters a
-    message, `cut` the largest share of messages that any turn lost to its cap), scores with another player in a seat ("B base"), and
-    training minutes. A column that no run can fill is left out; a missing value is a dash.
+    message, `cut` the largest share of messages that any turn lost to its cap), scores with another player in a seat ("B base"),
+    and training minutes. A column that no run can fill is left out; a missing value is a dash.
     """
     arms = arm_names(results)
     scores = [("mean", [_score(arm_mean(results, arm, "score"), "bold") for arm in arms])]
