@@ -86,17 +86,17 @@ def make_tasks(config: RunConfig, protocol: Protocol) -> TaskSet:
 def make_grader(config: RunConfig) -> Grader:
     match config.grading:
         case NumericGraderConfig() as numeric:
-            from coterie.grading.numeric import NumericGrader
+            from coterie.grading.numeric import Numeric
 
-            return NumericGrader(boxed_only=numeric.boxed_only)
-        case ExactGraderConfig():
-            from coterie.grading.exact import ExactGrader
+            return Numeric(boxed_only=numeric.boxed_only)
+        case ExactGraderConfig() as exact:
+            from coterie.grading.exact import Exact
 
-            return ExactGrader()
+            return Exact(boxed_only=exact.boxed_only)
         case MathVerifyGraderConfig() as verify:
-            from coterie.grading.math_verify import MathVerifyGrader
+            from coterie.grading.math_verify import MathVerify
 
-            return MathVerifyGrader(timeout=verify.timeout, boxed_only=verify.boxed_only, workers=verify.workers)
+            return MathVerify(timeout=verify.timeout, boxed_only=verify.boxed_only, workers=verify.workers)
 
 
 @dataclass(frozen=True, slots=True)

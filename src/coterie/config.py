@@ -82,6 +82,7 @@ class ExactGraderConfig(Config):
     """The boxed text, or else the last line, compared as a string."""
 
     kind: Literal["exact"]
+    boxed_only: bool = False
 
 
 class MathVerifyGraderConfig(Config):

@@ -244,7 +244,9 @@ def describe(error: ValidationError, model: type[Config]) -> str:
     dotted = ".".join(keys)
     kind = first["type"]
     if kind == "extra_forbidden":
-        return f"{dotted} is not a setting{_meant(keys[-1], _siblings(first, model, keys))}"
+        parent = ".".join(keys[:-1])
+        near = [f"{parent}.{name}" if parent else name for name in _siblings(first, model, keys)]
+        return f"{dotted} is not a setting{_meant(dotted, near)}"
     if kind == "missing":
         return f"{dotted} is missing"
     if kind == "union_tag_invalid":

@@ -4,10 +4,12 @@ import json
 import os
 import sys
 import time
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from coterie.records import read_lines, write_json, write_text
 from coterie.runs import RunFolder, machine, versions
 from coterie.types import CoterieError
 
@@ -20,49 +22,40 @@ def play_run(folder: RunFolder, on_step: Callable[[int], None] = lambda step: No
     if folder.finished:
         return
     from coterie.assemble import assemble
-    from coterie.records import read_lines
     from coterie.train import train
 
     config = folder.config()
     with folder.locked():
+        _be_quiet()
         folder.set_state(status="loading", versions=versions(), machine=machine(), pid=os.getpid())
         stage = assemble(config)
         folder.set_state(status="training")
         train(stage, folder, on_step)
         folder.set_state(status="evaluating")
         start = time.perf_counter()
-        result = score_run(stage, folder)
+        result, conversations = score_run(stage)
         metrics = read_lines(folder.metrics_file)
         train_seconds = sum(m["time"]["play"] + m["time"]["learn"] for m in metrics)
         result["minutes"] = {"train": round(train_seconds / 60, 3), "evaluate": round((time.perf_counter() - start) / 60, 3)}
         result["curve"] = [[m["step"], m["reward"]] for m in metrics]
         result["sampled_tokens"] = sum(m["sampled_tokens"] for m in metrics)
+        write_text(folder.path / "evaluation.jsonl", "".join(json.dumps(c, ensure_ascii=False) + "\n" for c in conversations))
         folder.set_state(status="finished")
-        finish(folder, result)
+        write_json(folder.result_file, result)
 
 
-def finish(folder: RunFolder, result: dict[str, Any]) -> None:
-    from coterie.records import write_json
-
-    write_json(folder.result_file, result)
-
-
-def score_run(stage: Any, folder: RunFolder) -> dict[str, Any]:
-    """The held-out part of a run's record: its own score, per task, and cross-play; conversations go to evaluation.jsonl."""
+def score_run(stage: Any) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """The held-out part of a run's record (its own score, per task, and cross-play), and some of its conversations."""
     from coterie.casts.self_play import FixedCast, SelfPlay
     from coterie.evaluate import cross_casts, episode_record, evaluate
-    from coterie.records import write_text
 
     config = stage.config
-    trained = config.train.steps > 0
     of = evaluate(stage.evaluation_hall, stage.tasks.held_out, SelfPlay(), config.evaluate.episodes)
-    kept = of.episodes[: config.evaluate.sample_episodes]
-    write_text(folder.path / "evaluation.jsonl", "".join(json.dumps(episode_record(e), ensure_ascii=False) + "\n" for e in kept))
     cross = {}
-    if trained and config.evaluate.cross_play:
+    if config.train.steps and config.evaluate.cross_play:
         for name, by_seat in cross_casts(stage.hall.protocol.seats).items():
             cross[name] = evaluate(stage.evaluation_hall, stage.tasks.held_out, FixedCast(by_seat), config.evaluate.episodes).record()
-    return {
+    record = {
         "recipe": config.recipe,
         "profile": config.profile,
         "arm": config.arm,
@@ -78,12 +71,24 @@ def score_run(stage: Any, folder: RunFolder) -> dict[str, Any]:
         "versions": versions(),
         "machine": machine(),
     }
+    return record, [episode_record(e) for e in of.episodes[: config.evaluate.sample_episodes]]
+
+
+def _be_quiet() -> None:
+    """Keep the progress bars and notices of transformers out of a worker's log."""
+    from transformers.utils import logging
+
+    logging.disable_progress_bar()
+    logging.set_verbosity_error()
 
 
 def serve() -> None:
     """Read run folders from standard input, one a line, play each, and answer with one JSON line each: ok, or the error."""
+    import warnings
+
     import torch
 
+    warnings.simplefilter("ignore")  # of the libraries; what coterie has to say goes into the run's files
     threads = os.environ.get("COTERIE_THREADS")
     if threads:
         torch.set_num_threads(int(threads))
@@ -101,10 +106,9 @@ def serve() -> None:
         except CoterieError as error:
             outcome.update(error=str(error), kind="user")
         except Exception as error:
-            import traceback
-
-            traceback.print_exc()
-            outcome.update(error=f"{type(error).__name__}: {error}", kind="crash")
+            log = folder.path / "error.txt"
+            write_text(log, traceback.format_exc())
+            outcome.update(error=f"{type(error).__name__}: {error} (all of it is in {log})", kind="crash")
         print(json.dumps(outcome), flush=True)
 
 

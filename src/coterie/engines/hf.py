@@ -3,6 +3,7 @@
 Slow and plain on purpose. Every other engine is tested against it, and it runs any causal language model of transformers.
 """
 
+import inspect
 from typing import Any
 
 import torch
@@ -60,8 +61,11 @@ def _generate(model: Any, requests: list[Request], stop_ids: frozenset[int]) -> 
     logprobs: list[list[float]] = [[] for _ in requests]
     stops: list[Any] = [None] * len(requests)
     cache = None
+    # transformers 5.24 renames the argument and warns about the old name
+    cache_argument = "cache" if "cache" in inspect.signature(model.forward).parameters else "past_key_values"
     while not all(stops):
-        out = model(input_ids=input_ids, attention_mask=mask, position_ids=positions, past_key_values=cache, use_cache=True, logits_to_keep=1)
+        inputs = {"input_ids": input_ids, "attention_mask": mask, "position_ids": positions, cache_argument: cache}
+        out = model(**inputs, use_cache=True, logits_to_keep=1)
         cache = out.past_key_values
         step = [min(len(i), len(r.uniforms) - 1) for i, r in zip(ids, requests, strict=True)]
         uniforms = torch.tensor([r.uniforms[s] for r, s in zip(requests, step, strict=True)], dtype=torch.float64, device=device)

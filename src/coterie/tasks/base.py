@@ -33,12 +33,14 @@ def shuffled(items: Iterable[Item], seed: int) -> list[Item]:
     return [pool[i] for i in np.random.default_rng(seed).permutation(len(pool))]
 
 
-def first(tasks: list[Task], wanted: int, key: str, source: str) -> tuple[Task, ...]:
-    """The first `wanted` of `tasks`.
+def first(tasks: list[Task], wanted: int | None, key: str, source: str) -> tuple[Task, ...]:
+    """The first `wanted` of `tasks`, or all of them when it is None.
 
     Raises:
         CoterieError: there are fewer, or `wanted` is negative; `key` is the setting to change, `source` where the tasks come from.
     """
+    if wanted is None:
+        wanted = len(tasks)
     if wanted < 0:
         raise CoterieError(f"tasks.{key} is {wanted}; give a number of tasks that is 0 or more")
     if len(tasks) < wanted:

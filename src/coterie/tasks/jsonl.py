@@ -34,8 +34,8 @@ class _LineError(Exception):
 def load_jsonl(
     path_train: str,
     path_held_out: str | None,
-    train: int,
-    held_out: int,
+    train: int | None,
+    held_out: int | None,
     seed: int = 0,
     seats: Sequence[Seat] = ("A", "B"),
     on_reject: Literal["error", "skip"] = "error",
@@ -44,7 +44,7 @@ def load_jsonl(
 
     From two files the first `train` and `held_out` tasks are taken after a shuffle with `seed`. From one file, the `held_out` tasks
     are those whose normalised question has the smallest SHA-256: the same ones whatever the seed and the order of the lines, and
-    never a question that is also in train.
+    never a question that is also in train. None takes all there are; of a single file, a tenth (at least one) is held out then.
 
     Args:
         seats: the seats of the protocol; each task must hold facts for exactly these. With no seats nothing is split or checked.
@@ -56,6 +56,8 @@ def load_jsonl(
     seen: dict[str, str] = {}
     if path_held_out is None:
         tasks, skipped = _read(Path(path_train), "task", seats, on_reject, seen)
+        if held_out is None:
+            held_out = max(1, len(tasks) // 10)
         pool, held = _part(tasks, held_out)
         chosen = first(held, held_out, "held_out", path_train)
         return TaskSet(first(shuffled(pool, seed), train, "train", f"{path_train} without its held-out tasks"), chosen, skipped)

@@ -1,0 +1,101 @@
+"""What is done with a run after it has finished: score it again, or listen to one conversation."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from coterie.config import RunConfig
+from coterie.recipe import load_recipe, merge, parse_overrides
+from coterie.records import write_json
+from coterie.runs import RunFolder
+from coterie.types import CoterieError, Episode, Task
+
+_FIXED = ("train", "model.adapter", "recipe", "profile", "arm", "seed")
+"""What a trained run cannot change afterwards."""
+
+
+def trained_stage(folder: RunFolder, config: RunConfig) -> tuple[Any, int]:
+    """The run's model with its latest checkpoint loaded, and that checkpoint's step."""
+    from coterie.assemble import assemble
+    from coterie.learn import checkpoint
+    from coterie.learn.learner import Learner
+
+    found = checkpoint.latest(folder.checkpoints)
+    if found is None and config.train.steps:
+        raise CoterieError(f"{folder.path}: holds no checkpoint yet; go on with the run first (coterie run … --resume)")
+    stage = assemble(config)
+    step = checkpoint.load(found, Learner(stage.model, config.train, seed=config.seed))["step"] if found else 0
+    stage.engine.refresh(step)
+    return stage, step
+
+
+def with_settings(folder: RunFolder, sets: Sequence[str]) -> RunConfig:
+    overrides = parse_overrides(sets)
+    for pair in sets:
+        key = pair.partition("=")[0]
+        if any(key == fixed or key.startswith(f"{fixed}.") for fixed in _FIXED):
+            raise CoterieError(f"--set {pair}: a finished run's {key} cannot be changed")
+    merged = merge(folder.config().model_dump(mode="json", exclude_none=True), overrides)
+    try:
+        return RunConfig.model_validate(merged)
+    except ValueError as error:
+        from pydantic import ValidationError
+
+        from coterie.recipe import describe
+
+        assert isinstance(error, ValidationError)
+        raise CoterieError(f"the command line: {describe(error, RunConfig)}") from None
+
+
+def evaluate_again(path: Path, sets: Sequence[str], name: str) -> tuple[dict[str, Any], Path]:
+    """Score the latest checkpoint with changed settings; writes evaluations/NAME.json and refuses to overwrite one."""
+    from coterie.worker import score_run
+
+    folder = RunFolder(path)
+    target = path / "evaluations" / f"{name}.json"
+    config = with_settings(folder, sets)
+    if target.exists():
+        raise CoterieError(f"{target} exists; choose another --name")
+    stage, step = trained_stage(folder, config)
+    result = {**score_run(stage)[0], "steps": step, "settings": list(sets)}
+    write_json(target, result)
+    return result, target
+
+
+def converse(
+    recipe: str,
+    *,
+    run: Path | None,
+    arm: str | None,
+    index: int,
+    seed: int,
+    profile: str | None,
+    model: str | None,
+    sets: Sequence[str],
+    cuda: bool,
+) -> tuple[Task, Episode]:
+    """One held-out task, played once by the run's copies or by the untrained model."""
+    from coterie.assemble import assemble
+    from coterie.experiment import plan
+    from coterie.play import Plan, play
+
+    file = load_recipe(recipe)
+    if run is not None:
+        config = with_settings(RunFolder(run), sets)
+        if config.recipe != file.name:
+            raise CoterieError(f"{run} is a run of {config.recipe}, not of {file.name}")
+        if arm is not None and arm != config.arm:
+            raise CoterieError(f"{run} is a run of arm {config.arm}; leave --arm out")
+        stage, _ = trained_stage(RunFolder(run), config)
+    else:
+        arms = [arm] if arm is not None else [list(file.file.arms)[-1]]
+        planned = plan(file, profile=profile, model=model, arms=arms, sets=sets, cuda=cuda)
+        stage = assemble(planned.jobs[-1].config)
+    held_out = stage.tasks.held_out
+    if not 0 <= index < len(held_out):
+        raise CoterieError(f"--task {index}: there are {len(held_out)} held-out tasks, counted from 0")
+    task = held_out[index]
+    hall = replace(stage.evaluation_hall, seed=seed)
+    cast = stage.cast.players(stage.hall.protocol.seats, 0)
+    return task, play([Plan(task, 0, cast, ("chat",))], hall)[0]
