@@ -23,11 +23,12 @@ lint: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
+# Half a minute of CPU and more, most of it for torch and transformers, so not part of the main job.
 types: setup
 	$(BIN)/pyright
 
 # Eight minutes is the limit of the main job on two cores: seven for the tests, one for everything before them.
-test: lint types
+test: lint
 	$(BIN)/pytest -m 'not slow and not gpu' --session-timeout=420
 
 test-slow: setup
