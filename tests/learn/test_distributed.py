@@ -12,6 +12,9 @@ from distributed_worker import train
 WORKER = Path(__file__).with_name("distributed_worker.py")
 
 
+pytestmark = pytest.mark.slow
+
+
 @pytest.fixture(scope="module")
 def both(tmp_path_factory):
     """What each of the two processes wrote."""

@@ -138,8 +138,9 @@ def _flush(path: Path) -> None:
 
 
 def _disk_is_full(error: Exception) -> bool:
-    # safetensors writes in Rust and reports the system's error as text
-    return getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT) or "os error 28" in str(error)
+    # safetensors writes in Rust and reports the system's error as text: "I/O error: ... (os error 28)"
+    full = (errno.ENOSPC, errno.EDQUOT)
+    return getattr(error, "errno", None) in full or any(f"(os error {code})" in str(error) for code in full)
 
 
 def _describe(tensor: Tensor | None) -> str:
