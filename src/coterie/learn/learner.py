@@ -178,7 +178,7 @@ def _training(model: Any, recompute: bool, seed: int) -> Iterator[None]:
     the model as it was.
     """
     model.eval()
-    layers = [m for m in model.modules() if recompute and isinstance(m, GradientCheckpointingLayer)]
+    layers: list[Any] = [m for m in model.modules() if recompute and isinstance(m, GradientCheckpointingLayer)]
     for layer in layers:
         layer._gradient_checkpointing_func = partial(checkpoint, use_reentrant=False)
         layer.gradient_checkpointing = layer.training = True

@@ -22,7 +22,7 @@ _LOGIT_CHANGES = ("final_logit_softcapping", "logit_scale", "logits_scaling", "l
 """Configuration keys by which a model changes its logits after the head: Gemma 2, Cohere, Granite, Falcon-H1."""
 
 
-def causal_parts(model: Any) -> tuple[nn.Module, nn.Module]:
+def causal_parts(model: Any) -> tuple[Any, Any]:
     """The transformer (ids to final hidden states) and the head (hidden states to logits) of a causal model, PEFT or plain."""
     causal = model.get_base_model() if hasattr(model, "get_base_model") else model
     return getattr(causal, causal.base_model_prefix), causal.get_output_embeddings()
@@ -72,7 +72,7 @@ def completion_logprobs(model: Any, batch: Batch, *, logit_bytes: int = LOGIT_BY
     transformer, head = causal_parts(model)
     hidden_BTD = transformer(input_ids=batch.ids_BT, use_cache=False).last_hidden_state
     hidden_ND = hidden_BTD[batch.row_N, batch.source_N]
-    size = max(1, logit_bytes // (4 * int(head.out_features)))
+    size = max(1, logit_bytes // (4 * head.out_features))
     if len(hidden_ND) <= size:
         return _chunk_logprobs(head, hidden_ND, batch.target_N, batch.temperature_N)
     pieces = zip(hidden_ND.split(size), batch.target_N.split(size), batch.temperature_N.split(size), strict=True)
