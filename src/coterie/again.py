@@ -5,8 +5,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
+
 from coterie.config import RunConfig
-from coterie.recipe import load_recipe, merge, parse_overrides
+from coterie.recipe import describe, load_recipe, merge, parse_overrides
 from coterie.records import write_json
 from coterie.runs import RunFolder
 from coterie.types import CoterieError, Episode, Task
@@ -39,12 +41,7 @@ def with_settings(folder: RunFolder, sets: Sequence[str]) -> RunConfig:
     merged = merge(folder.config().model_dump(mode="json", exclude_none=True), overrides)
     try:
         return RunConfig.model_validate(merged)
-    except ValueError as error:
-        from pydantic import ValidationError
-
-        from coterie.recipe import describe
-
-        assert isinstance(error, ValidationError)
+    except ValidationError as error:
         raise CoterieError(f"the command line: {describe(error, RunConfig)}") from None
 
 

@@ -1,6 +1,7 @@
 """The command line: `coterie run`, `eval`, `compare`, `chat`, `recipes`. Mistakes in what was given exit with 2."""
 
 import os
+import signal
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -25,13 +26,16 @@ Several = Parameter(consume_multiple=True)
 def main() -> None:
     """The entry point of the `coterie` command."""
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         code = app(exit_on_error=False, print_error=False, result_action="return_value")
     except CoterieError as error:
         errors.print(f"coterie: {error}", markup=False, soft_wrap=True)
         code = 2
     except CycloptsError as error:
-        errors.print(f"coterie: {str(error).strip()} `coterie --help` lists the commands and options.", markup=False, soft_wrap=True)
+        errors.print(
+            f"coterie: {str(error).strip()} `coterie --help` lists the commands and options.", markup=False, soft_wrap=True
+        )
         code = 2
     except KeyboardInterrupt:
         errors.print("coterie: stopped; go on with --resume, every finished step is kept.")
@@ -138,7 +142,10 @@ def evaluate(
 
     result, path = evaluate_again(run, set, name)
     score = "no episode could be graded" if result["score"] is None else f"{result['score']:.3f}"
-    console.print(f"score {score} on {result['held_out']} held-out tasks ({result['episodes']} episodes, step {result['steps']})", markup=False)
+    console.print(
+        f"score {score} on {result['held_out']} held-out tasks ({result['episodes']} episodes, step {result['steps']})",
+        markup=False,
+    )
     for cast, of in result["cross_play"].items():
         console.print(f"  {cast}: {of['score']:.3f}", markup=False)
     console.print(f"written to {path}", markup=False, soft_wrap=True)
@@ -222,7 +229,9 @@ def chat(
     from coterie.again import converse
     from coterie.report.conversation import print_conversation
 
-    played, episode = converse(recipe, run=run, arm=arm, index=task, seed=seed, profile=profile, model=model, sets=set, cuda=_cuda())
+    played, episode = converse(
+        recipe, run=run, arm=arm, index=task, seed=seed, profile=profile, model=model, sets=set, cuda=_cuda()
+    )
     print_conversation(console, played, episode)
 
 
@@ -250,10 +259,10 @@ def _announce(plan, todo, profile: str | None) -> None:
 
 
 def _draw(results, out: Path) -> None:
-    from coterie.report.plots import plot_results
+    from coterie.report.plots import draw_results
 
-    if any(of["seeds"] for of in results["arms"].values()):
-        picture = plot_results(results, out / "learning-curves.png")
+    picture = draw_results(results, out / "learning-curves.png")
+    if picture:
         console.print(f"learning curves: {picture}", markup=False, soft_wrap=True)
     console.print(f"results: {out / 'results.json'}", markup=False, soft_wrap=True)
 

@@ -202,7 +202,9 @@ class SamplingConfig(Config):
             return values
         for key, neutral in _TRUNCATING.items():
             if key in values and values[key] not in (neutral, None):
-                raise ValueError(f"{key} is refused in training because it biases the gradient; set evaluate.sampling.{key} or remove it")
+                raise ValueError(
+                    f"{key} is refused in training because it biases the gradient; set evaluate.sampling.{key} or remove it"
+                )
         return {key: value for key, value in values.items() if key not in _TRUNCATING}
 
 

@@ -75,8 +75,15 @@ def episode_record(episode: Episode, credits: Sequence[float] | None = None) -> 
     """A conversation for people and reports: texts, not token ids."""
 
     def line(index: int, message: Message) -> dict[str, Any]:
-        record = {"turn": message.turn, "seat": message.seat, "player": message.player, "final": message.final, "text": message.text,
-                  "stop": message.stop, "tokens": len(message.ids)}
+        record = {
+            "turn": message.turn,
+            "seat": message.seat,
+            "player": message.player,
+            "final": message.final,
+            "text": message.text,
+            "stop": message.stop,
+            "tokens": len(message.ids),
+        }
         return record if credits is None else {**record, "advantage": credits[index]}
 
     return {

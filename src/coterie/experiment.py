@@ -58,10 +58,16 @@ def plan(
     arm_names = choose_arms(recipe, arms)
     seed_list = list(dict.fromkeys(seeds or recipe.file.profiles[chosen].seeds or recipe.file.seeds))
     folder = out or Path("runs") / recipe.name
-    configs = {(arm, seed): resolve(recipe, profile=chosen, arm=arm, seed=seed, overrides=overrides) for arm in arm_names for seed in seed_list}
+    configs = {
+        (arm, seed): resolve(recipe, profile=chosen, arm=arm, seed=seed, overrides=overrides)
+        for arm in arm_names
+        for seed in seed_list
+    }
     first = next(iter(configs.values()))
     if first.train.steps == 0:
-        raise CoterieError("train.steps = 0 trains nothing; to score the untrained model give 1 or more, it is scored beside every arm")
+        raise CoterieError(
+            "train.steps = 0 trains nothing; to score the untrained model give 1 or more, it is scored beside every arm"
+        )
     jobs = []
     for arm, seed, run in folders_of(folder, arm_names, seed_list, first.evaluate.before):
         config = configs[arm, seed] if seed is not None else untrained(configs[arm, seed_list[0]])

@@ -60,7 +60,8 @@ def load_reader(config: ModelConfig) -> Reader:
     tokenizer = load_tokenizer(source, config.chat_template, stop_ids)
     if max(tokenizer.control_ids, default=0) >= about.vocab_size:
         raise CoterieError(
-            f"model.path: {config.path} has {about.vocab_size} embeddings but its tokenizer has larger ids; the two do not belong together"
+            f"model.path: {config.path} has {about.vocab_size} embeddings but its tokenizer has larger ids; "
+            "the two do not belong together"
         )
     return Reader(tokenizer, int(about.max_position_embeddings))
 
@@ -70,7 +71,7 @@ def load_model(config: ModelConfig) -> Any:
     from transformers import AutoModelForCausalLM
 
     try:
-        model = AutoModelForCausalLM.from_pretrained(source_of(config.path), dtype=dtype_of(config))
+        model: Any = AutoModelForCausalLM.from_pretrained(source_of(config.path), dtype=dtype_of(config))
     except Exception as error:
         raise CoterieError(f"model.path: {config.path} could not be loaded ({_first_line(error)})") from error
     return model.eval().to(device_of(config))
@@ -86,8 +87,10 @@ def _check_folder(path: str, source: str) -> None:
     if not looks_local:
         return
     if not folder.is_dir():
-        raise CoterieError(f"model.path: there is no folder {path}; give a folder in Hugging Face format, a hub id, or \"pocket\"")
+        raise CoterieError(f'model.path: there is no folder {path}; give a folder in Hugging Face format, a hub id, or "pocket"')
     if not (folder / "config.json").is_file():
         raise CoterieError(f"model.path: {path} holds no config.json; save the model there with save_pretrained")
     if not any((folder / name).is_file() for name in ("tokenizer.json", "tokenizer.model", "vocab.json")):
-        raise CoterieError(f"model.path: {path} holds no tokenizer (tokenizer.json); save it there with AutoTokenizer.save_pretrained")
+        raise CoterieError(
+            f"model.path: {path} holds no tokenizer (tokenizer.json); save it there with AutoTokenizer.save_pretrained"
+        )

@@ -4,9 +4,8 @@ There is no event loop and no thread. A coroutine that asks for a message is par
 engine always holds the open requests of all episodes, so a slow episode never holds up a fast one.
 """
 
-from collections.abc import Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Coroutine, Generator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from coterie.engines.base import Completion, Engine, Request, Sampler
 from coterie.grading.base import Grader, GradingError
@@ -44,7 +43,7 @@ class _Ask:
     def __init__(self, request: Request):
         self.request = request
 
-    def __await__(self) -> Iterator[Any]:
+    def __await__(self) -> Generator[Request, Completion, Completion]:
         return (yield self.request)
 
 

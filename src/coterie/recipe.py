@@ -23,14 +23,14 @@ Settings = dict[str, Any]
 class ArmFile(Config):
     change: str
     """The one change to the baseline, in a sentence."""
-    settings: Settings = {}
+    settings: Settings = Field(default_factory=dict)
 
 
 class ProfileFile(Config):
     about: str
     """What this profile is for."""
     seeds: tuple[int, ...] | None = None
-    settings: Settings = {}
+    settings: Settings = Field(default_factory=dict)
 
 
 class OtherModels(Config):
@@ -48,7 +48,7 @@ class RecipeFile(Config):
     profile: str
     """The profile when none is named."""
     other_models: OtherModels | None = None
-    settings: Settings = {}
+    settings: Settings = Field(default_factory=dict)
     arms: dict[str, ArmFile] = Field(min_length=1)
     profiles: dict[str, ProfileFile] = Field(min_length=1)
     min_effect: float = 0.05
@@ -80,7 +80,10 @@ def load_recipe(name: str) -> Recipe:
         given = Path(name)
         path = given / "recipe.toml" if given.is_dir() else given
     if not path.is_file():
-        raise CoterieError(f"no recipe is named {name}{_meant(name, recipe_names())}; `coterie recipes` lists them, and a path to a recipe.toml works too")
+        raise CoterieError(
+            f"no recipe is named {name}{_meant(name, recipe_names())}; "
+            "`coterie recipes` lists them, and a path to a recipe.toml works too"
+        )
     data = read_toml(path)
     try:
         file = RecipeFile.model_validate(data)
@@ -116,7 +119,9 @@ def choose_profile(recipe: Recipe, profile: str | None, model: str | None, cuda:
     file = recipe.file
     if profile is not None:
         if profile not in file.profiles:
-            raise CoterieError(f"recipe {recipe.name} has no profile {profile}{_meant(profile, file.profiles)}; it has {', '.join(file.profiles)}")
+            raise CoterieError(
+                f"recipe {recipe.name} has no profile {profile}{_meant(profile, file.profiles)}; it has {', '.join(file.profiles)}"
+            )
         return profile
     if model in (None, "pocket") or file.other_models is None:
         return file.profile
@@ -127,7 +132,9 @@ def choose_arms(recipe: Recipe, arms: Iterable[str]) -> list[str]:
     chosen = list(dict.fromkeys(arms)) or list(recipe.file.arms)
     for arm in chosen:
         if arm not in recipe.file.arms:
-            raise CoterieError(f"recipe {recipe.name} has no arm {arm}{_meant(arm, recipe.file.arms)}; it has {', '.join(recipe.file.arms)}")
+            raise CoterieError(
+                f"recipe {recipe.name} has no arm {arm}{_meant(arm, recipe.file.arms)}; it has {', '.join(recipe.file.arms)}"
+            )
     return chosen
 
 
@@ -190,7 +197,9 @@ def _absolute(config: RunConfig) -> RunConfig:
     """Folders and files by absolute path, so that a run can be resumed from another working directory."""
 
     def fix(part: Any, *names: str) -> Any:
-        found = {n: str(Path(v).expanduser().resolve()) for n in names if (v := getattr(part, n, None)) and Path(v).expanduser().exists()}
+        found = {
+            n: str(Path(v).expanduser().resolve()) for n in names if (v := getattr(part, n, None)) and Path(v).expanduser().exists()
+        }
         return part.model_copy(update=found)
 
     model = config.model if config.model.path == "pocket" else fix(config.model, "path", "chat_template")
@@ -250,11 +259,14 @@ def describe(error: ValidationError, model: type[Config]) -> str:
     if kind == "missing":
         return f"{dotted} is missing"
     if kind == "union_tag_invalid":
-        return f"{dotted}.kind: {first['ctx']['tag']} is not one of {first['ctx']['expected_tags']}"
+        known = first.get("ctx", {})
+        return f"{dotted}.kind: {known.get('tag')} is not one of {known.get('expected_tags')}"
     if kind == "union_tag_not_found":
         return f"{dotted}.kind is missing"
     message = first["msg"].removeprefix("Value error, ")
-    return f"{dotted}: {message[0].lower()}{message[1:]}, not {first['input']!r}" if kind != "value_error" else f"{dotted}: {message}"
+    return (
+        f"{dotted}: {message[0].lower()}{message[1:]}, not {first['input']!r}" if kind != "value_error" else f"{dotted}: {message}"
+    )
 
 
 def _siblings(error: Any, model: type[Config], keys: list[str]) -> list[str]:
@@ -266,7 +278,13 @@ def _siblings(error: Any, model: type[Config], keys: list[str]) -> list[str]:
         for one in current:
             if key in one.model_fields:
                 found += _models_in(one.model_fields[key].annotation)
-        tagged = [m for m in found if "kind" in m.model_fields and m.model_fields["kind"].annotation and any(k in repr(m.model_fields["kind"].annotation) for k in kinds)]
+        tagged = [
+            m
+            for m in found
+            if "kind" in m.model_fields
+            and m.model_fields["kind"].annotation
+            and any(k in repr(m.model_fields["kind"].annotation) for k in kinds)
+        ]
         current = tagged or found
     return [name for one in current for name in one.model_fields]
 

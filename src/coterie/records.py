@@ -18,7 +18,9 @@ def disk_errors(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise CoterieError(f"{path}: the disk has no room left; free some and go on with --resume (nothing written so far is lost)") from error
+            raise CoterieError(
+                f"{path}: the disk has no room left; free some and go on with --resume (nothing written so far is lost)"
+            ) from error
         if error.errno in (errno.EACCES, errno.EROFS, errno.ENOTDIR):
             raise CoterieError(f"{path}: cannot be written ({error.strerror}); choose another folder with --out") from error
         raise

@@ -27,7 +27,11 @@ def read_records(folder: Path) -> tuple[list[dict[str, Any]], dict[str, dict[str
     or a committed file named <arm>-seed<k>.json or <arm>-untrained.json."""
     if not folder.is_dir():
         raise CoterieError(f"{folder}: there is no such folder; give one that holds run folders or result files")
-    files = [*sorted(folder.glob("*/result.json")), *sorted(folder.glob("*-seed*.json")), *sorted(folder.glob(f"*-{UNTRAINED}.json"))]
+    files = [
+        *sorted(folder.glob("*/result.json")),
+        *sorted(folder.glob("*-seed*.json")),
+        *sorted(folder.glob(f"*-{UNTRAINED}.json")),
+    ]
     trained, untrained = [], {}
     for file in files:
         record = read_json(file)
@@ -38,7 +42,9 @@ def read_records(folder: Path) -> tuple[list[dict[str, Any]], dict[str, dict[str
         else:
             untrained[record["arm"]] = record
     if not trained and not untrained:
-        raise CoterieError(f"{folder}: holds no finished run; finish one with coterie run, or name the folder that holds run folders")
+        raise CoterieError(
+            f"{folder}: holds no finished run; finish one with coterie run, or name the folder that holds run folders"
+        )
     _same(folder, [*trained, *untrained.values()])
     return trained, untrained
 
@@ -69,13 +75,18 @@ def gather(
         for record in sorted((r for r in trained if r["arm"] == arm), key=lambda r: r["seed"]):
             before = untrained.get(arm)
             seeds[str(record["seed"])] = {
-                **{key: record.get(key) for key in ("score", "held_out", "episodes", "measures", "grading_errors", "minutes", "steps", "curve")},
-                "cross_play": {cast: {"score": of["score"], "measures": of["measures"]} for cast, of in record["cross_play"].items()},
+                **{
+                    key: record.get(key)
+                    for key in ("score", "held_out", "episodes", "measures", "grading_errors", "minutes", "steps", "curve")
+                },
+                "cross_play": {
+                    cast: {"score": of["score"], "measures": of["measures"]} for cast, of in record["cross_play"].items()
+                },
                 "before": {"score": before["score"], "measures": before["measures"]} if before else None,
             }
         arms[arm] = {"change": changes.get(arm, ""), "seeds": seeds}
     some = next(iter([*trained, *untrained.values()]))
-    summary = {
+    return {
         "recipe": some["recipe"],
         "title": title,
         "question": question,
@@ -89,12 +100,13 @@ def gather(
         "versions": some.get("versions", versions()),
         "machine": some.get("machine"),
     }
-    return summary
 
 
 def comparisons(arms: dict[str, Any], baseline: str, min_effect: float) -> list[dict[str, Any]]:
     """Every arm against the baseline, by held-out score over the seeds."""
-    scores = {arm: {int(seed): run["score"] for seed, run in of["seeds"].items() if run["score"] is not None} for arm, of in arms.items()}
+    scores = {
+        arm: {int(seed): run["score"] for seed, run in of["seeds"].items() if run["score"] is not None} for arm, of in arms.items()
+    }
     rows = []
     for arm, of_arm in scores.items():
         if arm != baseline and scores.get(baseline) and of_arm:

@@ -1,11 +1,11 @@
 """Run folders: one arm with one seed, on disk.
 
-    config.toml      the resolved configuration; a folder belongs to it for good
-    run.json         status, versions, machine, minutes
-    metrics.jsonl    one line a step
-    episodes.jsonl   sampled conversations of training
-    checkpoints/     step-000010/, …: adapter, optimiser, schedule
-    result.json      held-out results; its presence is what "finished" means
+config.toml      the resolved configuration; a folder belongs to it for good
+run.json         status, versions, machine, minutes
+metrics.jsonl    one line a step
+episodes.jsonl   sampled conversations of training
+checkpoints/     step-000010/, …: adapter, optimiser, schedule
+result.json      held-out results; its presence is what "finished" means
 """
 
 import contextlib
@@ -54,7 +54,9 @@ class RunFolder:
         except OSError:
             raise CoterieError(f"{self.path}: not a run folder (it has no config.toml)") from None
         except ValueError as error:
-            raise CoterieError(f"{self.config_file}: not a configuration of this version of coterie ({str(error).splitlines()[0]})") from None
+            raise CoterieError(
+                f"{self.config_file}: not a configuration of this version of coterie ({str(error).splitlines()[0]})"
+            ) from None
 
     def check(self, config: RunConfig, resume: bool) -> None:
         """Make sure that this configuration may be played here; writes nothing.
@@ -68,13 +70,14 @@ class RunFolder:
         differing = _differences(self.config().model_dump(mode="json"), config.model_dump(mode="json"))
         if differing:
             raise CoterieError(
-                f"{self.path} holds a run of another configuration (other {', '.join(differing[:4])}); choose another folder with --out"
+                f"{self.path} holds a run of another configuration (other {', '.join(differing[:4])}); "
+                "choose another folder with --out"
             )
         if not self.finished and not resume and self.state_file.exists():
             steps = len(read_lines(self.metrics_file))
             raise CoterieError(
-                f"{self.path} holds an unfinished run (step {steps} of {config.train.steps}); go on with --resume, or choose another "
-                "folder with --out"
+                f"{self.path} holds an unfinished run (step {steps} of {config.train.steps}); go on with --resume, "
+                "or choose another folder with --out"
             )
 
     def create(self, config: RunConfig) -> None:

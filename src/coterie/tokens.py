@@ -45,12 +45,16 @@ class ChatTokenizer:
         if not tokenizer.chat_template:
             raise CoterieError(f"{source}: its tokenizer has no chat template; name a file with one in model.chat_template")
         if tokenizer.eos_token_id is None:
-            raise CoterieError(f"{source}: its tokenizer has no eos_token, so no message could end; set one in tokenizer_config.json")
+            raise CoterieError(
+                f"{source}: its tokenizer has no eos_token, so no message could end; set one in tokenizer_config.json"
+            )
         self.source = source
         self._tokenizer = tokenizer
         self._plain = _without_added_tokens(backend)
-        self._added = {text: id for text, id in tokenizer.get_added_vocab().items()}
-        self._added_pattern = re.compile("|".join(re.escape(text) for text in sorted(self._added, key=len, reverse=True)) or r"(?!)")
+        self._added = dict(tokenizer.get_added_vocab())
+        self._added_pattern = re.compile(
+            "|".join(re.escape(text) for text in sorted(self._added, key=len, reverse=True)) or r"(?!)"
+        )
         self.stop_ids = tuple(dict.fromkeys((tokenizer.eos_token_id, *stop_ids)))
         pad = tokenizer.pad_token_id
         self.pad_id = tokenizer.eos_token_id if pad is None else pad
@@ -113,7 +117,9 @@ class ChatTokenizer:
             return  # a template that refuses this shape is reported when a protocol asks for it
         expected = tuple(self._tokenizer(text, add_special_tokens=False)["input_ids"])
         if self.encode(view) != expected:
-            raise CoterieError(f"{self.source}: its tokenizer does not encode the chat template piece by piece; use another tokenizer")
+            raise CoterieError(
+                f"{self.source}: its tokenizer does not encode the chat template piece by piece; use another tokenizer"
+            )
 
 
 def _without_added_tokens(backend: Tokenizer) -> Tokenizer:
@@ -129,7 +135,9 @@ def load_tokenizer(source: str, chat_template: str | None = None, stop_ids: tupl
     try:
         tokenizer = AutoTokenizer.from_pretrained(source)
     except Exception as error:
-        raise CoterieError(f"{source}: no tokenizer could be loaded there ({_first_line(error)}); it needs tokenizer.json") from error
+        raise CoterieError(
+            f"{source}: no tokenizer could be loaded there ({_first_line(error)}); it needs tokenizer.json"
+        ) from error
     if chat_template is not None:
         try:
             tokenizer.chat_template = Path(chat_template).read_text(encoding="utf-8")

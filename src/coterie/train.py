@@ -2,7 +2,7 @@
 
 import functools
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from coterie.assemble import Stage
@@ -57,7 +57,7 @@ def draw_groups(stage: Stage, tasks: Sequence[Task], step: int) -> list[Group]:
     return groups
 
 
-def train(stage: Stage, folder: RunFolder, on_step: Callable[[int], None] = lambda step: None) -> Learner:
+def train(stage: Stage, folder: RunFolder) -> Learner:
     """Train from the latest checkpoint, or from the start, to the last step. Returns the learner (whose model is the policy).
 
     A step counts as done when its checkpoint, or a later one, is on disk; what a killed run had logged beyond its last checkpoint
@@ -76,7 +76,6 @@ def train(stage: Stage, folder: RunFolder, on_step: Callable[[int], None] = lamb
         append_lines(folder.metrics_file, [metrics])
         if (step + 1) % config.checkpoint_every == 0 or step + 1 == config.steps:
             checkpoint.save(folder.checkpoints, step + 1, learner, {"step": step + 1}, config.keep_checkpoints)
-        on_step(step + 1)
     return learner
 
 

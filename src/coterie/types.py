@@ -29,7 +29,7 @@ class Task:
     """One problem.
 
     `private` maps a seat to the facts that only this seat is told; `ask` is the question that every seat sees. `question` is the
-    whole problem in one text (what one copy would be given alone); it also identifies the problem when sets are checked for overlap.
+    whole problem in one text (what one copy would be given alone); it identifies the problem when sets are checked for overlap.
     """
 
     id: str

@@ -3,9 +3,9 @@
 import json
 import os
 import sys
+import threading
 import time
 import traceback
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from coterie.runs import RunFolder, machine, versions
 from coterie.types import CoterieError
 
 
-def play_run(folder: RunFolder, on_step: Callable[[int], None] = lambda step: None) -> None:
+def play_run(folder: RunFolder) -> None:
     """Train the run (from its last checkpoint where there is one), score it on the held-out tasks and write `result.json`.
 
     A run whose `train.steps` is 0 scores the untrained model. A finished run is left as it is.
@@ -30,7 +30,7 @@ def play_run(folder: RunFolder, on_step: Callable[[int], None] = lambda step: No
         folder.set_state(status="loading", versions=versions(), machine=machine(), pid=os.getpid())
         stage = assemble(config)
         folder.set_state(status="training")
-        train(stage, folder, on_step)
+        train(stage, folder)
         folder.set_state(status="evaluating")
         start = time.perf_counter()
         result, conversations = score_run(stage)
@@ -54,7 +54,9 @@ def score_run(stage: Any) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     cross = {}
     if config.train.steps and config.evaluate.cross_play:
         for name, by_seat in cross_casts(stage.hall.protocol.seats).items():
-            cross[name] = evaluate(stage.evaluation_hall, stage.tasks.held_out, FixedCast(by_seat), config.evaluate.episodes).record()
+            cross[name] = evaluate(
+                stage.evaluation_hall, stage.tasks.held_out, FixedCast(by_seat), config.evaluate.episodes
+            ).record()
     record = {
         "recipe": config.recipe,
         "profile": config.profile,
@@ -82,6 +84,13 @@ def _be_quiet() -> None:
     logging.set_verbosity_error()
 
 
+def _end_with(launcher: int) -> None:
+    """End this process when its launcher is gone, however that ended; a run loses nothing by being killed."""
+    while os.getppid() == launcher:
+        time.sleep(0.5)
+    os._exit(1)
+
+
 def serve() -> None:
     """Read run folders from standard input, one a line, play each, and answer with one JSON line each: ok, or the error."""
     import warnings
@@ -92,17 +101,12 @@ def serve() -> None:
     threads = os.environ.get("COTERIE_THREADS")
     if threads:
         torch.set_num_threads(int(threads))
-    parent = os.getppid()
-
-    def stop_with_launcher(step: int) -> None:
-        if os.getppid() != parent:  # the launcher was killed: stop at a step's end, where nothing is lost
-            sys.exit(1)
-
+    threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
     for line in sys.stdin:
         folder = RunFolder(Path(line.rstrip("\n")))
         outcome: dict[str, Any] = {"folder": str(folder.path), "error": None, "kind": None}
         try:
-            play_run(folder, stop_with_launcher)
+            play_run(folder)
         except CoterieError as error:
             outcome.update(error=str(error), kind="user")
         except Exception as error:

@@ -27,11 +27,15 @@ def adapted(name: str, seed: int = 0):
     return model
 
 
-def requests(count: int, seed: int = 0, sampler: Sampler = Sampler()) -> list[Request]:
+SAMPLER = Sampler()
+
+
+def requests(count: int, seed: int = 0, sampler: Sampler = SAMPLER) -> list[Request]:
     rng, noise = random.Random(seed), np.random.default_rng(seed)
     prompts = [tuple(rng.randrange(2, 97) for _ in range(rng.randint(1, 40))) for _ in range(max(1, count // 2))]
     return [
-        Request(rng.choice(prompts), rng.randint(1, 30), rng.choice([POLICY, BASE]), sampler, noise.random(30).tolist()) for _ in range(count)
+        Request(rng.choice(prompts), rng.randint(1, 30), rng.choice([POLICY, BASE]), sampler, noise.random(30).tolist())
+        for _ in range(count)
     ]
 
 

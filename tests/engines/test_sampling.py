@@ -32,7 +32,10 @@ def test_temperature_scales_differences_of_log_probabilities():
     assert by_id[0.6][0] - by_id[0.6][1] == pytest.approx((by_id[1.0][0] - by_id[1.0][1]) / 0.6, abs=1e-5)
 
 
-@pytest.mark.parametrize(("sampler", "allowed"), [(Sampler(top_k=2), {0, 1}), (Sampler(top_p=0.7), {0, 1}), (Sampler(top_p=0.5), {0}), (Sampler(top_k=1), {0})])
+@pytest.mark.parametrize(
+    ("sampler", "allowed"),
+    [(Sampler(top_k=2), {0, 1}), (Sampler(top_p=0.7), {0, 1}), (Sampler(top_p=0.5), {0}), (Sampler(top_k=1), {0})],
+)
 def test_truncation_keeps_the_likeliest_and_renormalises(sampler, allowed):
     ids, logprobs = draw(sampler, (np.arange(1000) + 0.5) / 1000)
     assert set(ids) == allowed

@@ -40,5 +40,7 @@ def tiny_model(name: str, seed: int = 0) -> torch.nn.Module:
     model = AutoModelForCausalLM.from_config(CONFIGS[name], dtype=torch.float32)
     with torch.no_grad():
         for key, parameter in model.named_parameters():  # away from the small initial weights, so that outputs are peaked
-            parameter.mul_(4.0 if parameter.dim() > 1 else 1.0).add_(0.05 * torch.randn_like(parameter) if "bias" in key or "norm" in key else 0)
+            parameter.mul_(4.0 if parameter.dim() > 1 else 1.0).add_(
+                0.05 * torch.randn_like(parameter) if "bias" in key or "norm" in key else 0
+            )
     return model.eval()

@@ -7,7 +7,12 @@ from coterie.tasks.jsonl import load_jsonl
 
 def write(path, count):
     lines = [
-        {"question": f"Tom has {n} apples. Sue has 5 more. How many in all?", "answer": str(2 * n + 5), "facts": {"A": [f"Tom has {n}."], "B": ["Sue has 5 more."]}, "ask": "How many?"}
+        {
+            "question": f"Tom has {n} apples. Sue has 5 more. How many in all?",
+            "answer": str(2 * n + 5),
+            "facts": {"A": [f"Tom has {n}."], "B": ["Sue has 5 more."]},
+            "ask": "How many?",
+        }
         for n in range(count)
     ]
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))

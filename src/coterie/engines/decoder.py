@@ -1,8 +1,9 @@
 """A transformer decoder as plain functions over fused weights: what the local engine runs instead of the model's own forward.
 
-Covers the Llama family as transformers builds it (Llama, SmolLM2, Qwen2, Qwen2.5, Qwen3, Mistral without a window): RMS norms before each half
-layer, rotary positions, grouped-query attention, gated feed-forward. Q, K and V are one product, and so are gate and up. Anything
-else is refused with the remedy, never computed wrongly; the engine's tests hold every covered architecture to transformers.
+Covers the Llama family as transformers builds it (Llama, SmolLM2, Qwen2, Qwen2.5, Qwen3, Mistral without a window): RMS norms
+before each half layer, rotary positions, grouped-query attention, gated feed-forward. Q, K and V are one product, and so are gate
+and up. Anything else is refused with the remedy, never computed wrongly; the engine's tests hold every covered architecture to
+transformers.
 
 Shapes: B sequences, T positions, H query heads, K key heads, D head size, E model width, V vocabulary.
 """
@@ -70,7 +71,7 @@ def build(players: Players, player: Player) -> Decoder:
     with players.as_module(player) as model:
         reason = unsupported(model)
         if reason:
-            raise CoterieError(f"engine.kind = \"local\" cannot run this model ({reason}); set engine.kind=hf")
+            raise CoterieError(f'engine.kind = "local" cannot run this model ({reason}); set engine.kind=hf')
 
         def weight(linear: Any) -> torch.Tensor:
             return players.weight(linear, player)
@@ -134,7 +135,9 @@ def _cos_sin(decoder: Decoder, x: torch.Tensor, positions: torch.Tensor) -> tupl
     return cos[:, :, None], sin[:, :, None]
 
 
-def prefill(decoder: Decoder, ids_BT: torch.Tensor, lengths_B: torch.Tensor) -> tuple[torch.Tensor, list[tuple[torch.Tensor, torch.Tensor]]]:
+def prefill(
+    decoder: Decoder, ids_BT: torch.Tensor, lengths_B: torch.Tensor
+) -> tuple[torch.Tensor, list[tuple[torch.Tensor, torch.Tensor]]]:
     """Read right-padded prompts. Returns the logits (B, V) after each prompt's last token, and per layer its keys and values,
     (B, K, T, D) each; those at or after a row's length are padding. No mask is needed: a causal row never sees its own padding."""
     x_BTE = F.embedding(ids_BT, decoder.embedding)
@@ -152,7 +155,9 @@ def prefill(decoder: Decoder, ids_BT: torch.Tensor, lengths_B: torch.Tensor) -> 
     return F.linear(F.rms_norm(last_BE, last_BE.shape[-1:], decoder.norm, decoder.eps), decoder.head), cache
 
 
-def decode(decoder: Decoder, ids_B: torch.Tensor, positions_B: torch.Tensor, cache: list[tuple[torch.Tensor, torch.Tensor]], span: int) -> torch.Tensor:
+def decode(
+    decoder: Decoder, ids_B: torch.Tensor, positions_B: torch.Tensor, cache: list[tuple[torch.Tensor, torch.Tensor]], span: int
+) -> torch.Tensor:
     """One token for each sequence: writes its keys and values at `positions_B` of the cache (per layer (B, K, T, D)), attends
     to positions 0..positions_B within the first `span` of the cache, and returns logits (B, V)."""
     B = len(ids_B)

@@ -8,7 +8,6 @@ step copies the cache.
 
 from collections import deque
 from dataclasses import dataclass, field
-from typing import Any
 
 import torch
 
@@ -123,7 +122,9 @@ class _Lane:
             sequence.logprobs.append(logprob)
             stopped = token in self.stop_ids
             if stopped or len(sequence.ids) == sequence.request.max_tokens:
-                done.append((sequence.ticket, Completion(tuple(sequence.ids), tuple(sequence.logprobs), "eos" if stopped else "length")))
+                done.append(
+                    (sequence.ticket, Completion(tuple(sequence.ids), tuple(sequence.logprobs), "eos" if stopped else "length"))
+                )
                 ended.add(sequence.ticket)
         if ended:
             self._retire(ended)

@@ -10,9 +10,7 @@ _GRID = 2.0**-22
 """Uniforms are rounded down to this grid, so that `u * total` in float32 stays below `total` and a token always lies above it."""
 
 
-def sample(
-    logits_BV: torch.Tensor, samplers: Sequence[Sampler], uniforms_B: torch.Tensor
-) -> tuple[torch.Tensor, torch.Tensor]:
+def sample(logits_BV: torch.Tensor, samplers: Sequence[Sampler], uniforms_B: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """Sampled ids (B, int64) and their log-probabilities (B, float32, nats).
 
     Each row is the inverse of its own CDF at its own uniform, so a row's outcome depends on nothing but its logits and its

@@ -77,14 +77,20 @@ def play_runs(folders: Sequence[RunFolder], workers: int, threads: int, watch: C
 
 
 def _start(threads: int) -> subprocess.Popen:
-    environment = {**os.environ, "COTERIE_THREADS": str(threads), "OMP_NUM_THREADS": str(threads), "TOKENIZERS_PARALLELISM": "false"}
+    environment = {
+        **os.environ,
+        "COTERIE_THREADS": str(threads),
+        "OMP_NUM_THREADS": str(threads),
+        "TOKENIZERS_PARALLELISM": "false",
+    }
     return subprocess.Popen(
         [sys.executable, "-m", "coterie.worker"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
     )
 
 
 def _play(process: subprocess.Popen, folder: RunFolder) -> Failure | None:
-    assert process.stdin and process.stdout
+    assert process.stdin
+    assert process.stdout
     try:
         process.stdin.write(f"{folder.path}\n")
         process.stdin.flush()

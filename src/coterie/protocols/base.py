@@ -26,7 +26,10 @@ class Table(Interface):
 class Protocol(Interface):
     """One way of talking. Instances are immutable and shared by all episodes."""
 
-    seats: tuple[Seat, ...]
+    @property
+    def seats(self) -> tuple[Seat, ...]:
+        """Everybody who may speak, in the order of their first turns."""
+        ...
 
     async def play(self, task: Task, table: Table) -> None:
         """Play one episode: await `table.say` for each message; return when the episode is over."""
@@ -37,5 +40,5 @@ class Protocol(Interface):
         ...
 
     def caps(self) -> Mapping[str, int]:
-        """The token cap of each kind of message, by the name of its configuration key, to be checked against the model's context."""
+        """The token cap of each kind of message, by its configuration key, to be checked against the model's context."""
         ...

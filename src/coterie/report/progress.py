@@ -32,7 +32,10 @@ class Watcher:
             TimeRemainingColumn(compact=True),
             console=console,
         )
-        self._bars = {folder.name: self._progress.add_task(folder.name, total=max(steps, 1), note="", start=False) for folder, steps in self._runs}
+        self._bars = {
+            folder.name: self._progress.add_task(folder.name, total=max(steps, 1), note="", start=False)
+            for folder, steps in self._runs
+        }
 
     def __enter__(self) -> "Watcher":
         if self._live:
@@ -60,7 +63,12 @@ class Watcher:
     def _print_line(self) -> None:
         finished = sum(folder.finished for folder, _ in self._runs)
         busy = [f"{name} {done} ({note})" for name, (done, note) in self._seen.items() if note and note != "finished"]
-        self._console.print(f"{finished} of {len(self._runs)} runs finished; {'; '.join(busy) or 'starting'}", soft_wrap=True, markup=False, highlight=False)
+        self._console.print(
+            f"{finished} of {len(self._runs)} runs finished; {'; '.join(busy) or 'starting'}",
+            soft_wrap=True,
+            markup=False,
+            highlight=False,
+        )
 
 
 def _state(folder: RunFolder, steps: int) -> tuple[int, str]:
