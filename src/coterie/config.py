@@ -225,7 +225,8 @@ class OptimizerConfig(Config):
     weight_decay: NonNegative = 0.0
     max_grad_norm: Positive = 1.0
     schedule: Literal["linear", "constant"] = "linear"
-    """"linear" decays from lr to lr * final_fraction at the last step; both follow the warm-up."""
+    """"linear" decays towards lr * final_fraction, which it would reach one step after the last (as in transformers); both
+    schedules follow the warm-up."""
     warmup_steps: Annotated[int, Field(ge=0)] = 0
     final_fraction: Fraction = 0.0
 
