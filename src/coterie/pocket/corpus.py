@@ -17,7 +17,7 @@ changes how much practice a skill gets and not how often the model uses it.
 """
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from coterie.protocols.chat import POCKET, Chat
 from coterie.tasks.pocket import Story, alone, as_task, deal, draw_story, tell
@@ -27,7 +27,14 @@ from coterie.types import Message, Seat, Task, View
 KINDS = {"sum": 0.08, "solo": 0.22, "talk": 0.70}
 """Chance of each kind of document."""
 
-OPENINGS = {"all": 0.34, "some": 0.07, "invented": 0.07, "question": 0.16, "hello": 0.36}
+PRACTICE = {"more": 3, "fewer": 3, "moretotal": 2, "fewertotal": 2, "chain": 2, "chain3": 4}
+"""How often a family is drawn, where not once: whether "more" adds or subtracts depends on who is compared with whom, which is
+learnt last."""
+
+SHUFFLED = 0.5
+"""Share of solo documents whose facts come in any order, so that who is compared with whom is read and not counted off."""
+
+OPENINGS = {"all": 0.38, "some": 0.05, "invented": 0.05, "question": 0.12, "hello": 0.40}
 """What a first message is. A seat with a single fact says "question" where "some" was drawn."""
 
 CONTEXT = {"all": 0.70, "some": 0.05, "invented": 0.08, "question": 0.07, "hello": 0.10}
@@ -36,7 +43,7 @@ CONTEXT = {"all": 0.70, "some": 0.05, "invented": 0.08, "question": 0.07, "hello
 CONTEXT_WORK = 0.6
 """Chance that the earlier last message of a document works the problem through, likewise."""
 
-WORK = 0.42
+WORK = 0.44
 """Chance that a last message works the problem through when the partner has sent all its facts; otherwise it guesses."""
 
 WORK_BLIND = 0.25
@@ -44,6 +51,8 @@ WORK_BLIND = 0.25
 
 UNDELIVERED = 0.25
 """Share of chats whose messages do not arrive."""
+
+DRAWN = tuple(family for name, family in FAMILIES.items() for _ in range(PRACTICE.get(name, 1)))
 
 ORDER: tuple[Seat, ...] = ("A", "B", "A", "B")
 TURNS = (1, 1, 2, 2)
@@ -82,10 +91,13 @@ def document(rng: random.Random) -> Document:
     kind = pick(rng, KINDS)
     if kind == "sum":
         return bare_sum(rng)
-    story = draw_story(rng, rng.choice(tuple(FAMILIES.values())), "train")
+    story = draw_story(rng, rng.choice(DRAWN), "train")
     task = as_task(story, deal(rng, len(story.forms)), prove=False)
     if kind == "solo":
-        return Document(ALONE.view(alone(task), "A", (), True), solution(story, story.numbers))
+        whole = alone(task)
+        if rng.random() < SHUFFLED:
+            whole = replace(whole, private={"A": tuple(rng.sample(whole.private["A"], len(whole.private["A"])))})
+        return Document(ALONE.view(whole, "A", (), True), solution(story, story.numbers))
     return talk_turn(rng, story, task)
 
 

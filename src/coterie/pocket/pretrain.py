@@ -17,7 +17,14 @@ import torch
 import torch.nn.functional as F
 import transformers
 from torch.utils.data import DataLoader
-from transformers import PreTrainedModel, PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
+from transformers import (
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    LlamaConfig,
+    LlamaForCausalLM,
+    PreTrainedModel,
+    PreTrainedTokenizerFast,
+)
 
 from coterie.pocket.batches import IGNORE, Batch, Stream
 from coterie.pocket.corpus import document
@@ -35,10 +42,13 @@ def make_tokenizer(seed: int) -> PreTrainedTokenizerFast:
     return build([text for d in documents for text in (d.view.messages[0][1], d.reply)])
 
 
-def make_model(tokenizer: PreTrainedTokenizerFast, width: int, layers: int, hidden: int) -> Qwen2ForCausalLM:
-    """Qwen2 with heads of 32, half as many key-value heads, and the embedding tied to the output."""
+def make_model(tokenizer: PreTrainedTokenizerFast, width: int, layers: int, hidden: int) -> LlamaForCausalLM:
+    """Llama with heads of 32, half as many key-value heads, and the embedding tied to the output.
+
+    Not Qwen2: for that type transformers 5 replaces the tokenizer that a folder declares by its own.
+    """
     heads = width // 32
-    config = Qwen2Config(
+    config = LlamaConfig(
         vocab_size=math.ceil(len(tokenizer) / 32) * 32,
         hidden_size=width,
         intermediate_size=hidden,
@@ -52,7 +62,7 @@ def make_model(tokenizer: PreTrainedTokenizerFast, width: int, layers: int, hidd
         eos_token_id=tokenizer.eos_token_id,
         pad_token_id=tokenizer.pad_token_id,
     )
-    model = Qwen2ForCausalLM(config)
+    model = LlamaForCausalLM(config)
     model.generation_config.update(eos_token_id=tokenizer.eos_token_id, pad_token_id=tokenizer.pad_token_id, bos_token_id=None)
     return model
 
@@ -77,9 +87,13 @@ def pretrain(args: argparse.Namespace) -> None:
     torch.manual_seed(args.seed)
     torch.set_float32_matmul_precision("high")
     device = torch.device(args.device)
-    tokenizer = make_tokenizer(args.seed)
+    if args.start:
+        tokenizer = AutoTokenizer.from_pretrained(args.start)
+        model = AutoModelForCausalLM.from_pretrained(args.start, dtype=torch.float32).to(device).train()
+    else:
+        tokenizer = make_tokenizer(args.seed)
+        model = make_model(tokenizer, args.width, args.layers, args.hidden).to(device)
     tokenizer.save_pretrained(args.out)
-    model = make_model(tokenizer, args.width, args.layers, args.hidden).to(device)
     decayed = [p for p in model.parameters() if p.ndim > 1]
     others = [p for p in model.parameters() if p.ndim <= 1]
     optimiser = torch.optim.AdamW(
@@ -130,7 +144,8 @@ def pretrain(args: argparse.Namespace) -> None:
             if form == "solo":
                 measured[f"{form} {decoding}"]["by_family"] = {k: round(v, 3) for k, v in rate.by_family.items()}
     summary = {
-        "settings": {key: value for key, value in vars(args).items() if key != "out"},
+        "settings": {key: value for key, value in vars(args).items() if key not in ("out", "start")},
+        "started_from": "a fresh model" if args.start is None else "an earlier stage",
         "steps_done": min(step + 1, args.steps) if progress < 1 else step,
         "parameters": sum(p.numel() for p in model.parameters()),
         "vocabulary": len(tokenizer),
@@ -150,6 +165,7 @@ def pretrain(args: argparse.Namespace) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, required=True, help="folder to write")
+    parser.add_argument("--start", type=Path, default=None, help="go on from this model folder instead of a fresh one")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--steps", type=int, default=9000)

@@ -102,7 +102,7 @@ def main() -> None:
     model = AutoModelForCausalLM.from_pretrained(args.model).eval()
     tokenizer = AutoTokenizer.from_pretrained(args.model)
     tasks = pocket_tasks("held_out", args.tasks, args.seed)
-    print(f"| form | decoding | right | standard error | tasks |\n|---|---|---|---|---|")
+    print("| form | decoding | right | standard error | tasks |\n|---|---|---|---|---|")
     for form in FORMS:
         for greedy in (False, True):
             rate = measure(model, tokenizer, tasks, form, greedy)

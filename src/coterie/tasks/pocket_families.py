@@ -8,8 +8,29 @@ them: {s} {t}) and a container {c} (one of them: {d}). They are short, and every
 from collections.abc import Callable
 from dataclasses import dataclass
 
-NAMES = tuple("Ann Ben Cal Dan Eve Fay Gus Hal Ivy Jon Kim Leo Mia Ned Ola Pam Ray Sue Tom Uma".split())
-ITEMS = tuple("apple pen cup book ball card shell stone cake hat key stamp".split())
+NAMES = (
+    "Ann",
+    "Ben",
+    "Cal",
+    "Dan",
+    "Eve",
+    "Fay",
+    "Gus",
+    "Hal",
+    "Ivy",
+    "Jon",
+    "Kim",
+    "Leo",
+    "Mia",
+    "Ned",
+    "Ola",
+    "Pam",
+    "Ray",
+    "Sue",
+    "Tom",
+    "Uma",
+)
+ITEMS = ("apple", "pen", "cup", "book", "ball", "card", "shell", "stone", "cake", "hat", "key", "stamp")
 CONTAINERS = (("box", "boxes"), ("bag", "bags"), ("basket", "baskets"), ("jar", "jars"))
 
 
@@ -86,7 +107,7 @@ HAS_HOW_MANY_M = ("How many {p} does {m} have?", "What is the number of {p} of {
 FAMILIES: dict[str, Family] = {
     family.name: family
     for family in (
-        # One step.
+        # One step. "more" and "fewer" (and their totals) draw the same numbers, so that these do not tell which of the two it is.
         Family("add2", ((3, 60), (3, 60)), ("v0 + v1",), (HAS_N, HAS_M), BOTH),
         Family(
             "diff",
@@ -104,10 +125,11 @@ FAMILIES: dict[str, Family] = {
             ("How many {p} are there in all?", "How many {p} are in the {c}?"),
             limit=150,
         ),
-        Family("more", ((3, 60), (2, 60)), ("v0 + v1",), (HAS_N, M_MORE_THAN_N), HAS_HOW_MANY_M),
-        Family("fewer", ((10, 99), (2, 90)), ("v0 - v1",), (HAS_N, M_FEWER_THAN_N), HAS_HOW_MANY_M),
+        Family("more", ((31, 60), (2, 30)), ("v0 + v1",), (HAS_N, M_MORE_THAN_N), HAS_HOW_MANY_M),
+        Family("fewer", ((31, 60), (2, 30)), ("v0 - v1",), (HAS_N, M_FEWER_THAN_N), HAS_HOW_MANY_M),
         # Two steps.
-        Family("moretotal", ((3, 40), (2, 40)), ("v0 + v1", "v0 + r0"), (HAS_N, M_MORE_THAN_N), BOTH),
+        Family("moretotal", ((21, 38), (2, 20)), ("v0 + v1", "v0 + r0"), (HAS_N, M_MORE_THAN_N), BOTH),
+        Family("fewertotal", ((21, 38), (2, 20)), ("v0 - v1", "v0 + r0"), (HAS_N, M_FEWER_THAN_N), BOTH),
         Family(
             "timestotal",
             ((2, 12), (2, 12)),
@@ -183,7 +205,7 @@ FAMILIES: dict[str, Family] = {
             ((2, 12), (2, 12), (2, 12), (2, 12)),
             ("v0 * v1", "v2 * v3", "r0 + r1"),
             (PRICE_P, BUYS_P, PRICE_Q, BUYS_Q),
-            ("How many coins does {n} pay in all?", "How many coins does {n} pay?"),
+            ("How many coins does {n} pay to get {p} and {q}?", "How many coins does {n} pay in all to get {p} and {q}?"),
             limit=180,
         ),
     )
