@@ -44,7 +44,7 @@ PLAIN = ChatWording(
 
 POCKET = ChatWording(
     system="",
-    body="{facts}\nQuestion: {ask}\n{talk}\n{instruction}",
+    body="Facts: {facts}\nQuestion: {ask}\n{talk}\n{instruction}",
     own="You",
     partner="Partner",
     nothing="(nothing yet)",
