@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
@@ -13,20 +13,33 @@ from coterie.records import write_json
 from coterie.runs import RunFolder
 from coterie.types import CoterieError, Episode, Task
 
+if TYPE_CHECKING:
+    from coterie.assemble import Stage
+
 _FIXED = ("train", "model.adapter", "recipe", "profile", "arm", "seed")
 """What a trained run cannot change afterwards."""
 
 
-def trained_stage(folder: RunFolder, config: RunConfig) -> tuple[Any, int]:
-    """The run's model with its latest checkpoint loaded, and that checkpoint's step."""
+def assemble_here(config: RunConfig) -> "Stage":
+    """Assemble in this process, with the threads of a worker: for the tiny built-in model, threads cost more than they save."""
+    import torch
+
     from coterie.assemble import assemble
+
+    if config.model.path == "pocket":
+        torch.set_num_threads(1)
+    return assemble(config)
+
+
+def trained_stage(folder: RunFolder, config: RunConfig) -> tuple["Stage", int]:
+    """The run's model with its latest checkpoint loaded, and that checkpoint's step."""
     from coterie.learn import checkpoint
     from coterie.learn.learner import Learner
 
     found = checkpoint.latest(folder.checkpoints)
     if found is None and config.train.steps:
         raise CoterieError(f"{folder.path}: holds no checkpoint yet; go on with the run first (coterie run … --resume)")
-    stage = assemble(config)
+    stage = assemble_here(config)
     step = checkpoint.load(found, Learner(stage.model, config.train, seed=config.seed))["step"] if found else 0
     stage.engine.refresh(step)
     return stage, step
@@ -73,7 +86,6 @@ def converse(
     cuda: bool,
 ) -> tuple[Task, Episode]:
     """One held-out task, played once by the run's copies or by the untrained model."""
-    from coterie.assemble import assemble
     from coterie.experiment import plan
     from coterie.play import Plan, play
 
@@ -88,7 +100,7 @@ def converse(
     else:
         arms = [arm] if arm is not None else [list(file.file.arms)[-1]]
         planned = plan(file, profile=profile, model=model, arms=arms, sets=sets, cuda=cuda)
-        stage = assemble(planned.jobs[-1].config)
+        stage = assemble_here(planned.jobs[-1].config)
     held_out = stage.tasks.held_out
     if not 0 <= index < len(held_out):
         raise CoterieError(f"--task {index}: there are {len(held_out)} held-out tasks, counted from 0")

@@ -21,7 +21,7 @@ def disk_errors(path: Path) -> Iterator[None]:
             raise CoterieError(
                 f"{path}: the disk has no room left; free some and go on with --resume (nothing written so far is lost)"
             ) from error
-        if error.errno in (errno.EACCES, errno.EROFS, errno.ENOTDIR):
+        if error.errno in (errno.EACCES, errno.EROFS, errno.ENOTDIR, errno.EEXIST):
             raise CoterieError(f"{path}: cannot be written ({error.strerror}); choose another folder with --out") from error
         raise
 
@@ -66,12 +66,31 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
     """All whole records of a file of lines; a last line torn by a kill is left out."""
     records = []
     if path.is_file():
-        for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
+        for line in path.read_text(encoding="utf-8", errors="replace").split("\n"):  # not splitlines: text may hold U+2028
+            if not line:
+                continue
             try:
                 records.append(json.loads(line))
             except json.JSONDecodeError:
                 break
     return records
+
+
+def last_line(path: Path, most: int = 65536) -> dict[str, Any] | None:
+    """The last whole record of a file of lines, read from the file's end; None when there is none."""
+    if not path.is_file():
+        return None
+    with open(path, "rb") as file:
+        file.seek(max(0, file.seek(0, os.SEEK_END) - most))
+        lines = file.read().decode(errors="replace").split("\n")
+    for line in reversed(lines):
+        try:
+            record = json.loads(line)
+        except json.JSONDecodeError:
+            continue
+        if isinstance(record, dict):
+            return record
+    return None
 
 
 def keep_until(path: Path, step: int) -> None:

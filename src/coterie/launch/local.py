@@ -63,7 +63,7 @@ def play_runs(folders: Sequence[RunFolder], workers: int, threads: int, watch: C
     try:
         while any(thread.is_alive() for thread in crew):
             watch()
-            time.sleep(0.2)
+            time.sleep(0.5)
         watch()
     except BaseException:
         stopping.set()

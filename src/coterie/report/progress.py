@@ -7,7 +7,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from coterie.records import read_json, read_lines
+from coterie.records import last_line, read_json
 from coterie.runs import RunFolder
 from coterie.types import CoterieError
 
@@ -78,9 +78,8 @@ def _state(folder: RunFolder, steps: int) -> tuple[int, str]:
         status = read_json(folder.state_file).get("status", "") if folder.state_file.is_file() else ""
     except CoterieError:
         return 0, ""
-    last = read_lines(folder.metrics_file)[-1:]
-    if not last or status == "evaluating":
-        return (last[0]["step"] if last else 0), status
-    metrics = last[0]
+    metrics = last_line(folder.metrics_file)
+    if metrics is None or status == "evaluating":
+        return (metrics["step"] if metrics else 0), status
     reward = "–" if metrics["reward"] is None else f"{metrics['reward']:.2f}"
     return metrics["step"], f"reward {reward}  {metrics['time']['tokens_per_second']:,.0f} tokens/s"
