@@ -27,9 +27,8 @@ from coterie.types import Message, Seat, Task, View
 KINDS = {"sum": 0.08, "solo": 0.22, "talk": 0.70}
 """Chance of each kind of document."""
 
-PRACTICE = {"more": 3, "fewer": 3, "moretotal": 2, "fewertotal": 2, "chain": 2, "chain3": 4}
-"""How often a family is drawn, where not once: whether "more" adds or subtracts depends on who is compared with whom, which is
-learnt last."""
+PRACTICE = {"more": 2, "fewer": 2, "moretotal": 2, "fewertotal": 2, "chain": 2, "chain3": 3, "shop": 2}
+"""How often a family is drawn, where not once: those that are learnt last."""
 
 SHUFFLED = 0.5
 """Share of solo documents whose facts come in any order, so that who is compared with whom is read and not counted off."""
