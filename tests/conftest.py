@@ -1,4 +1,4 @@
-"""One thread for every test: the models are tiny, and on a busy machine threads that wait for each other cost more than they save."""
+"""One thread for every test: the models are tiny, and on a busy machine waiting threads cost more than they save."""
 
 import torch
 
