@@ -97,7 +97,9 @@ def load(path: Path, learner: Learner) -> dict[str, Any]:
             parameter.copy_(tensors[f"param.{name}"])
             if state["updates"]:
                 moments = {moment: tensors[f"{moment}.{name}"].to(parameter.device) for moment in _MOMENTS}
-                learner.optimizer.state[parameter] = {"step": torch.tensor(float(state["updates"])), **moments}
+                # torch's fused AdamW, which the learner takes on CUDA, counts its steps there
+                count = torch.tensor(float(state["updates"]), device=parameter.device if parameter.is_cuda else "cpu")
+                learner.optimizer.state[parameter] = {"step": count, **moments}
     learner.step_index, learner.updates = state["step"], state["updates"]
     return state["extra"]
 

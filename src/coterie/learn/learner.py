@@ -14,7 +14,8 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 from coterie import seeding
 from coterie.config import OptimizerConfig, TrainConfig
 from coterie.learn.loss import check_head, completion_logprobs, policy_loss, token_weights
-from coterie.learn.rows import collate, micro_batches, row_length
+from coterie.learn.packed import packed_logprobs, why_not_packed
+from coterie.learn.rows import Batch, collate, micro_batches, row_length
 from coterie.types import CoterieError, Row
 
 RATIO_BAND = (0.95, 1.05)
@@ -46,9 +47,12 @@ class Learner:
     With torch.distributed initialised, every process calls `step` with *all* rows of the step; each handles its share, gradients
     are summed, and all processes hold equal weights afterwards. `step_index` counts steps (those skipped too, for the schedule),
     `updates` the optimiser steps made. Nothing but these two, the weights and Adam's moments is needed to resume.
+
+    Rows are packed without padding (`packed`) on a GPU in half precision wherever the model allows it, and padded, through the
+    model's own forward pass, elsewhere; every step's metrics say which. `packed` decides it by hand, for tests.
     """
 
-    def __init__(self, model: Any, config: TrainConfig, *, seed: int = 0) -> None:
+    def __init__(self, model: Any, config: TrainConfig, *, seed: int = 0, packed: bool | None = None) -> None:
         check_head(model)
         self.model, self.config, self.seed = model, config, seed
         self.trainable: dict[str, nn.Parameter] = {n: p for n, p in model.named_parameters() if p.requires_grad}
@@ -56,12 +60,17 @@ class Learner:
             raise CoterieError("model.adapter: no parameter of the model is trainable; attach an adapter first")
         o = config.optimizer
         parameters = list(self.trainable.values())
-        self.optimizer = torch.optim.AdamW(parameters, lr=o.lr, betas=o.betas, eps=o.eps, weight_decay=o.weight_decay)
+        self.device = parameters[0].device
+        self.optimizer = torch.optim.AdamW(
+            parameters, lr=o.lr, betas=o.betas, eps=o.eps, weight_decay=o.weight_decay, fused=self.device.type == "cuda"
+        )
         self.step_index = 0
         self.updates = 0
         self.micro_batch_tokens = config.tokens_per_micro_batch
         if config.gradient_checkpointing and not any(isinstance(m, GradientCheckpointingLayer) for m in model.modules()):
             raise CoterieError("train.gradient_checkpointing: this model's layers cannot be recomputed; set it to false")
+        half = any(p.dtype in (torch.bfloat16, torch.float16) for p in model.parameters())
+        self.packed = (self.device.type == "cuda" and half and why_not_packed(model) is None) if packed is None else packed
         model.eval()
 
     def step(self, rows: Sequence[Row]) -> dict[str, float | int | bool]:
@@ -81,6 +90,7 @@ class Learner:
             "rows": len(rows),
             "live_rows": len(live),
             "tokens": sum(len(row.completion_ids) for row in rows),
+            "packed": self.packed,
         }
         if live:
             metrics |= self._update([rows[i] for i in live], [weights[i] for i in live], lr)
@@ -116,7 +126,7 @@ class Learner:
     def _gradients(self, rows: list[Row], weights: list[float], rank: int) -> tuple[Tensor, Tensor]:
         """Leave the summed gradient in `.grad`; when the memory is short, start over with half the micro-batch, for good."""
         while True:
-            plan = micro_batches([row_length(row) for row in rows], self.micro_batch_tokens)
+            plan = micro_batches([row_length(row) for row in rows], self.micro_batch_tokens, packed=self.packed)
             try:
                 return self._accumulate([([rows[i] for i in batch], [weights[i] for i in batch]) for batch in plan], rank)
             except torch.OutOfMemoryError as error:
@@ -130,8 +140,15 @@ class Learner:
             if torch.cuda.is_available():
                 torch.cuda.empty_cache()
 
-    def _accumulate(self, batches: list[tuple[list[Row], list[float]]], rank: int) -> tuple[Tensor, Tensor]:
-        device = next(iter(self.trainable.values())).device
+    def _logprobs(self, batch: Batch) -> Tensor:
+        if self.packed:
+            return packed_logprobs(self.model, batch, recompute=self.config.gradient_checkpointing)
+        return completion_logprobs(self.model, batch)
+
+    def _accumulate(self, parts: list[tuple[list[Row], list[float]]], rank: int) -> tuple[Tensor, Tensor]:
+        device = self.device
+        # all at once, beforehand: a copy from host memory waits for the work that is queued, and the device would run dry
+        batches = [collate(rows, weights, packed=self.packed, device=device) for rows, weights in parts]
         for parameter in self.trainable.values():
             parameter.grad = torch.zeros_like(parameter)  # a process without rows still takes part in the sum
         sums = torch.zeros(7, dtype=torch.float64, device=device)
@@ -139,9 +156,8 @@ class Learner:
         clip = {"clip_low": self.config.loss.clip_low, "clip_high": self.config.loss.clip_high}
         seed = seeding.torch_seed(self.seed, "dropout", self.step_index, rank)
         with _training(self.model, self.config.gradient_checkpointing, seed):
-            for rows, weights in batches:
-                batch = collate(rows, weights, device=device)
-                logprob_N = completion_logprobs(self.model, batch)
+            for batch in batches:
+                logprob_N = self._logprobs(batch)
                 out = policy_loss(logprob_N, batch.sampler_logprob_N, batch.advantage_N, batch.weight_N, **clip)
                 out.loss.backward()
                 ratio_N, logprob_N = out.ratio_N.double(), logprob_N.detach().double()

@@ -1,9 +1,10 @@
-"""From credited groups to padded tensors.
+"""From credited groups to tensors, padded or packed.
 
 Where a message begins and ends is told by lengths, never by token ids, so that the pad id may be any id, the end-of-message token
 included (TRL #4974, RAGEN #59).
 """
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -55,37 +56,41 @@ def row_length(row: Row) -> int:
     return len(row.prompt_ids) + len(row.completion_ids)
 
 
-def micro_batches(lengths: Sequence[int], max_tokens: int) -> list[list[int]]:
-    """Indices of rows, packed so that each batch's padded size (longest row times rows) is at most `max_tokens`.
+def micro_batches(lengths: Sequence[int], max_tokens: int, *, packed: bool = False) -> list[list[int]]:
+    """Indices of rows, cut so that each batch's size is at most `max_tokens`: its longest row times its rows, or, where rows are
+    packed without padding, the sum of their lengths.
 
     Longest first: rows of like length meet, and a budget that does not fit the memory fails at once rather than late in a step.
     Ties keep their order, so the plan is a function of the lengths alone. A row longer than the budget is alone.
     """
     plan: list[list[int]] = []
-    longest = 0
+    longest = total = 0
     for index in sorted(range(len(lengths)), key=lambda i: (-lengths[i], i)):
-        if plan and longest * (len(plan[-1]) + 1) <= max_tokens:
+        size = total + lengths[index] if packed else longest * (len(plan[-1]) + 1 if plan else 1)
+        if plan and size <= max_tokens:
             plan[-1].append(index)
+            total += lengths[index]
         else:
             plan.append([index])
-            longest = lengths[index]
+            longest = total = lengths[index]
     return plan
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Rows, right-padded, and their completion tokens laid end to end. B rows, T padded length, N completion tokens in all.
+    """Rows as tensors, and their completion tokens laid end to end. N completion tokens in all, R rows.
 
-    No attention mask is needed: with padding on the right, a causal mask hides every pad from every real token, and positions
-    count from each row's first token.
+    Padded: B = R rows of T positions, pads on the right. No attention mask is needed: a causal mask hides every pad from every real
+    token, and positions count from each row's first token. Packed: all rows end to end in one (B = 1), with `lengths` to tell them
+    apart, which only `packed.packed_logprobs` understands.
     """
 
     ids_BT: Tensor
     """int64; prompt, completion, pads."""
     row_N: Tensor
-    """int64; the row of each completion token."""
+    """int64; the line of `ids_BT` of each completion token."""
     source_N: Tensor
-    """int64; the position whose output predicts the token: one before the token's own."""
+    """int64; the position in that line whose output predicts the token: one before the token's own."""
     target_N: Tensor
     """int64; the token."""
     sampler_logprob_N: Tensor
@@ -96,31 +101,43 @@ class Batch:
     """float32; what the token's loss is multiplied by (`loss.token_weights`)."""
     temperature_N: Tensor
     """float32."""
+    lengths: tuple[int, ...] = ()
+    """Tokens of each row where rows are packed; empty where they are padded."""
+    position_BT: Tensor | None = None
+    """int64; where rows are packed, positions from each row's first token."""
+    bounds_R: Tensor | None = None
+    """int32, R + 1 values; where rows are packed, where each begins, and the end of the last."""
 
 
-def collate(rows: Sequence[Row], weights: Sequence[float], *, pad_id: int = 0, device: torch.device | str = "cpu") -> Batch:
-    """Pad `rows` into a batch. `weights[b]` is the weight of each completion token of row `b`; `pad_id` may be any valid id."""
-    width = max(row_length(row) for row in rows)
+def collate(
+    rows: Sequence[Row], weights: Sequence[float], *, packed: bool = False, pad_id: int = 0, device: torch.device | str = "cpu"
+) -> Batch:
+    """Pad, or pack, `rows` into a batch. `weights[b]` is the weight of each completion token of row `b`; `pad_id` may be any
+    valid id."""
+    lengths = [row_length(row) for row in rows]
+    bounds = [0, *itertools.accumulate(lengths)]
+    width = 0 if packed else max(lengths)
     ids, row_of, source, target, sampler, advantage, weight, temperature = [], [], [], [], [], [], [], []
     for b, (row, row_weight) in enumerate(zip(rows, weights, strict=True)):
         prompt, count = len(row.prompt_ids), len(row.completion_ids)
         ids.append([*row.prompt_ids, *row.completion_ids] + [pad_id] * (width - prompt - count))
-        row_of += [b] * count
-        source += range(prompt - 1, prompt - 1 + count)
+        line, start = (0, bounds[b]) if packed else (b, 0)
+        row_of += [line] * count
+        source += range(start + prompt - 1, start + prompt - 1 + count)
         target += row.completion_ids
         sampler += row.logprobs
         advantage += [row.advantage] * count
         weight += [row_weight] * count
         temperature += [row.temperature] * count
 
-    def whole(values):
-        return torch.tensor(values, dtype=torch.int64).to(device, non_blocking=True)
+    def whole(values, dtype=torch.int64):
+        return torch.tensor(values, dtype=dtype).to(device, non_blocking=True)
 
     def real(values):
-        return torch.tensor(values, dtype=torch.float32).to(device, non_blocking=True)
+        return whole(values, torch.float32)
 
     return Batch(
-        ids_BT=whole(ids),
+        ids_BT=whole([[token for row in ids for token in row]] if packed else ids),
         row_N=whole(row_of),
         source_N=whole(source),
         target_N=whole(target),
@@ -128,4 +145,7 @@ def collate(rows: Sequence[Row], weights: Sequence[float], *, pad_id: int = 0, d
         advantage_N=real(advantage),
         weight_N=real(weight),
         temperature_N=real(temperature),
+        lengths=tuple(lengths) if packed else (),
+        position_BT=whole([[position for length in lengths for position in range(length)]]) if packed else None,
+        bounds_R=whole(bounds, torch.int32) if packed else None,
     )

@@ -1,0 +1,167 @@
+"""The learner's forward pass on rows laid end to end, without padding: what runs on a GPU.
+
+The same numbers as the model's own forward pass on each row alone, up to rounding: the frozen products are the model's, adapters go
+through `lowrank`, the steps between through `ops`, attention stays within a row, and positions count from each row's first token.
+T tokens of all rows together, N completion tokens, n of a chunk, E width, H query heads, K key heads, D head size, V vocabulary.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd import Function
+from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
+
+from coterie.engines.decoder import unsupported
+from coterie.learn.lowrank import Linear, feed_forward, linear_of, project
+from coterie.learn.ops import add_norm, log_softmax, norm, product, rotate
+from coterie.learn.rows import Batch
+
+LOGIT_BYTES = 512 * 2**20
+"""Most bytes of fp32 logits that exist at once; their slopes, in the model's precision, take half as much again."""
+
+
+def why_not_packed(model: Any) -> str | None:
+    """Why `model`, trained as it is set up, has to take its own forward pass on padded rows; None where packing works."""
+    if not hasattr(model, "peft_config"):
+        return "all of its weights are trained"
+    if any(parameter.requires_grad and "lora_" not in name for name, parameter in model.named_parameters()):
+        return "weights outside of the adapter are trained"
+    causal = model.get_base_model()
+    reason = unsupported(causal)
+    if reason:
+        return reason
+    if hasattr(causal.lm_head, "base_layer") or causal.lm_head.bias is not None:
+        return "its head has an adapter or a bias"
+    if any(hasattr(module, "base_layer") for module in (causal.model.embed_tokens, causal.model.norm)):
+        return "its embeddings have an adapter"
+    if any(config.lora_dropout or config.use_dora or config.lora_bias for config in model.peft_config.values()):
+        return "its adapter has dropout, a bias or magnitudes"
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class _Attention:
+    """How rows lie in a batch, for attention within each."""
+
+    lengths: tuple[int, ...]
+    bounds_R: Tensor
+    """int32; where each row begins, and after the last where it ends."""
+
+    def __call__(self, q_THD: Tensor, k_TKD: Tensor, v_TKD: Tensor) -> Tensor:
+        if q_THD.is_cuda and q_THD.dtype in (torch.bfloat16, torch.float16):
+            longest, bounds = max(self.lengths), self.bounds_R
+            attend = torch.ops.aten._flash_attention_forward
+            return attend(q_THD, k_TKD, v_TKD, bounds, bounds, longest, longest, 0.0, True, False)[0]
+        rows = zip(*(x.split(self.lengths) for x in (q_THD, k_TKD, v_TKD)), strict=True)
+        return torch.cat([self._row(*row) for row in rows])
+
+    @staticmethod
+    def _row(q_THD: Tensor, k_TKD: Tensor, v_TKD: Tensor) -> Tensor:
+        q, k, v = (x.transpose(0, 1)[None] for x in (q_THD, k_TKD, v_TKD))
+        return F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)[0].transpose(0, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class _Layer:
+    qkv: tuple[Linear, Linear, Linear]
+    out: Linear
+    feed_forward: tuple[Linear, Linear, Linear]
+    norm_attention: Tensor
+    norm_feed_forward: Tensor
+    norm_q: Tensor | None
+    norm_k: Tensor | None
+    head_size: int
+    eps: float
+
+    def __call__(
+        self, x_TE: Tensor, delta_TE: Tensor | None, cos_TD: Tensor, sin_TD: Tensor, attention: _Attention
+    ) -> tuple[Tensor, Tensor]:
+        """The residual stream and what is still to be added to it, which the next norm does on its way."""
+        if delta_TE is None:
+            normed_TE = norm(x_TE, self.norm_attention, self.eps)
+        else:
+            x_TE, normed_TE = add_norm(x_TE, delta_TE, self.norm_attention, self.eps)
+        q, k, v = (y.view(len(x_TE), -1, self.head_size) for y in project(normed_TE, *self.qkv))
+        q = rotate(self._head_norm(q, self.norm_q), cos_TD, sin_TD)
+        k = rotate(self._head_norm(k, self.norm_k), cos_TD, sin_TD)
+        (attended_TE,) = project(attention(q, k, v).flatten(1), self.out)
+        x_TE, normed_TE = add_norm(x_TE, attended_TE, self.norm_feed_forward, self.eps)
+        return x_TE, feed_forward(normed_TE, *self.feed_forward)
+
+    def _head_norm(self, x_THD: Tensor, weight_D: Tensor | None) -> Tensor:
+        return x_THD if weight_D is None else norm(x_THD.reshape(-1, self.head_size), weight_D, self.eps).view(x_THD.shape)
+
+
+def _layer(module: Any, config: Any) -> _Layer:
+    attention, mlp = module.self_attn, module.mlp
+    return _Layer(
+        qkv=(linear_of(attention.q_proj), linear_of(attention.k_proj), linear_of(attention.v_proj)),
+        out=linear_of(attention.o_proj),
+        feed_forward=(linear_of(mlp.gate_proj), linear_of(mlp.up_proj), linear_of(mlp.down_proj)),
+        norm_attention=module.input_layernorm.weight,
+        norm_feed_forward=module.post_attention_layernorm.weight,
+        norm_q=attention.q_norm.weight if hasattr(attention, "q_norm") else None,
+        norm_k=attention.k_norm.weight if hasattr(attention, "k_norm") else None,
+        head_size=getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads,
+        eps=config.rms_norm_eps,
+    )
+
+
+def hidden_states(model: Any, batch: Batch, *, recompute: bool = False) -> Tensor:
+    """Final hidden states (T, E), normed, of a packed batch. With `recompute`, layers are computed again in the backward pass."""
+    assert batch.bounds_R is not None
+    causal = model.get_base_model()
+    attention = _Attention(batch.lengths, batch.bounds_R)
+    x_TE = F.embedding(batch.ids_BT[0], causal.model.embed_tokens.weight)
+    cos_TD, sin_TD = (t[0].contiguous() for t in causal.model.rotary_emb(x_TE[None], batch.position_BT))
+    delta_TE = None
+    for module in causal.model.layers:
+        layer = _layer(module, causal.config)
+        if recompute:
+            x_TE, delta_TE = checkpoint(layer, x_TE, delta_TE, cos_TD, sin_TD, attention, use_reentrant=False)  # pyright: ignore
+        else:
+            x_TE, delta_TE = layer(x_TE, delta_TE, cos_TD, sin_TD, attention)
+    assert delta_TE is not None
+    return add_norm(x_TE, delta_TE, causal.model.norm.weight, causal.config.rms_norm_eps)[1]
+
+
+class _Head(Function):
+    """Log-probabilities from hidden states, through a frozen head.
+
+    A token's log-probability is one number, and its gradient in the hidden state, sum_v (1[v = target] - p_v) W_v / T, does not
+    depend on the loss: it is made at once, while the chunk's logits exist, and later only scaled. That is two products, against
+    three when the chunk is recomputed; what is kept is as small as the hidden states.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, hidden_ND: Tensor, weight_VD: Tensor, target_N: Tensor, temperature_N: Tensor, size: int) -> Any:
+        dtype = hidden_ND.dtype if ctx.needs_input_grad[0] else None
+        logprobs, slopes = [], []
+        for h, target, t in zip(hidden_ND.split(size), target_N.split(size), temperature_N.split(size), strict=True):
+            logprob_n, slope_nV = log_softmax(product(h, weight_VD.t()), target, t, dtype)
+            logprobs.append(logprob_n)
+            if slope_nV is not None:
+                slopes.append(product(slope_nV, weight_VD))
+        if slopes:
+            ctx.save_for_backward(torch.cat(slopes))
+        ctx.dtype = dtype
+        return torch.cat(logprobs)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Any:
+        (slope_ND,) = ctx.saved_tensors
+        return (slope_ND * gradients[0][:, None]).to(ctx.dtype), None, None, None, None
+
+
+def packed_logprobs(model: Any, batch: Batch, *, recompute: bool = False, logit_bytes: int = LOGIT_BYTES) -> Tensor:
+    """What `loss.completion_logprobs` gives, for a packed batch: log-probabilities (N, nats, fp32) under softmax(logits / T).
+
+    Logits are kept in fp32 whatever the model's precision: in bf16 those of a sure token would be 0.06 to 0.12 nats apart.
+    """
+    weight_VD = model.get_base_model().lm_head.weight
+    hidden_ND = hidden_states(model, batch, recompute=recompute).index_select(0, batch.source_N)
+    size = max(1, logit_bytes // (4 * len(weight_VD)))
+    return _Head.apply(hidden_ND, weight_VD, batch.target_N, batch.temperature_N, size)  # pyright: ignore[reportReturnType]
