@@ -20,7 +20,7 @@ import random
 from dataclasses import dataclass, replace
 
 from coterie.protocols.chat import POCKET, Chat
-from coterie.tasks.pocket import Story, alone, as_task, deal, draw_story, tell
+from coterie.tasks.pocket import Story, alone, as_task, deal, draw_story, split_of, tell
 from coterie.tasks.pocket_families import FAMILIES, allowed, worked
 from coterie.types import Message, Seat, Task, View
 
@@ -101,8 +101,7 @@ def document(rng: random.Random) -> Document:
 
 
 def bare_sum(rng: random.Random) -> Document:
-    """A step of a random problem's solution, with its operands in the order of the solution. Numbers of held-out problems occur:
-    sums are shared by both splits."""
+    """One sum of the kinds and sizes that solutions hold. Sums belong to no split."""
     while True:
         operator = rng.choice("+-*")
         left, right = (rng.randint(2, 12), rng.randint(2, 12)) if operator == "*" else (rng.randint(2, 150), rng.randint(2, 99))
@@ -157,22 +156,24 @@ def opening(rng: random.Random, story: Story, hand: tuple[int, ...], kind: str) 
 
 
 def heard(story: Story, mine: tuple[int, ...], other: tuple[int, ...], text: str) -> tuple[int, ...] | None:
-    """The numbers as a seat knows them after its partner's first message, or None when one is missing or they do not fit."""
+    """The numbers as a seat knows them after its partner's first message, or None when one is missing, they do not fit, or
+    invented facts happen to make a held-out problem."""
     if not text.startswith((*ALL, INVENTED)):
         return None
     told = [int(word) for word in text.replace(".", "").split() if word.isdigit()]
     known = dict(zip(other, told, strict=True)) | {i: story.numbers[i] for i in mine}
     numbers = tuple(known[i] for i in range(len(story.numbers)))
-    return numbers if all(1 <= line[3] <= 200 for line in worked(story.family, numbers)) else None
+    fits = all(1 <= line[3] <= 200 for line in worked(story.family, numbers))
+    return numbers if fits and split_of(story.family.name, numbers) == "train" else None
 
 
 def make_up(rng: random.Random, story: Story, known: tuple[int, ...]) -> tuple[int, ...]:
-    """Allowed numbers that agree with the story at the `known` places; the rest is drawn as the generator would."""
+    """Allowed numbers of the train split that agree with the story at the `known` places, drawn as the generator would."""
     for _ in range(200):
         numbers = tuple(
             story.numbers[i] if i in known else rng.randint(low, high) for i, (low, high) in enumerate(story.family.ranges)
         )
-        if allowed(story.family, numbers):
+        if allowed(story.family, numbers) and split_of(story.family.name, numbers) == "train":
             return numbers
     return story.numbers
 
