@@ -1,5 +1,7 @@
 """Rows laid end to end give what padded rows and single rows give: values, gradients and whole steps, on every architecture."""
 
+import itertools
+
 import pytest
 import torch
 from learn_builders import VOCABULARY, full_logprobs, lora_learner, ragged_rows, row, tiny, train_config, weights_of
@@ -11,7 +13,7 @@ from coterie.learn.adapter import attach_adapter
 from coterie.learn.learner import Learner
 from coterie.learn.loss import completion_logprobs
 from coterie.learn.packed import packed_logprobs, why_not_packed
-from coterie.learn.rows import collate, micro_batches
+from coterie.learn.rows import chains, collate, micro_batches, pack
 from coterie.seeding import stream
 from coterie.types import CoterieError
 
@@ -65,7 +67,7 @@ def result(model, logprob_N):
 
 def packed(model, rows, **options):
     device = next(model.parameters()).device
-    return result(model, packed_logprobs(model, collate(rows, [1.0] * len(rows), packed=True, device=device), **options))
+    return result(model, packed_logprobs(model, pack(rows, [1.0] * len(rows), device=device), **options))
 
 
 def padded(model, rows):
@@ -134,7 +136,7 @@ def test_a_row_does_not_see_its_neighbours():
 def test_no_gradient_is_prepared_where_none_is_wanted():
     model, rows = adapted("qwen2"), ragged_rows()
     with torch.no_grad():
-        got = packed_logprobs(model, collate(rows, [1.0] * len(rows), packed=True))
+        got = packed_logprobs(model, pack(rows, [1.0] * len(rows)))
     assert not got.requires_grad
     torch.testing.assert_close(got, packed(model, rows)[0], atol=0, rtol=0)
 
@@ -143,9 +145,9 @@ def test_no_gradient_is_prepared_where_none_is_wanted():
 @pytest.mark.parametrize("recompute", [False, True])
 def test_a_packed_learner_takes_the_same_steps(budget, recompute):
     runs = []
-    for pack, tokens in ((False, 10_000), (True, budget)):
+    for together, tokens in ((False, 10_000), (True, budget)):
         config = train_config(tokens_per_micro_batch=tokens).model_copy(update={"gradient_checkpointing": recompute})
-        learner = Learner(lora_learner(config).model, config, packed=pack)
+        learner = Learner(lora_learner(config).model, config, packed=together)
         runs.append(([learner.step(ragged_rows(seed=s)) for s in range(3)], weights_of(learner)))
     for ours, theirs in zip(runs[1][0], runs[0][0], strict=True):
         assert (ours.pop("packed"), theirs.pop("packed")) == (True, False)
@@ -175,7 +177,7 @@ def test_the_cpu_and_full_precision_take_the_models_own_pass():
 
 
 def test_packing_by_hand():
-    batch = collate([row([1, 2], [3, 4, 5], 2.0, [-1, -2, -3], 0.5), row([6], [7], -1.0, [-4])], [0.1, 0.2], packed=True)
+    batch = pack([row([1, 2], [3, 4, 5], 2.0, [-1, -2, -3], 0.5), row([6], [7], -1.0, [-4])], [0.1, 0.2])
     assert batch.ids_BT.tolist() == [[1, 2, 3, 4, 5, 6, 7]]
     assert batch.position_BT.tolist() == [[0, 1, 2, 3, 4, 0, 1]]
     assert batch.bounds_R.tolist() == [0, 5, 7]
@@ -186,6 +188,67 @@ def test_packing_by_hand():
     assert batch.target_N.tolist() == [3, 4, 5, 7]
     assert micro_batches([3, 9, 3, 4, 20], 9, packed=True) == [[4], [1], [3, 0], [2]]
     assert micro_batches([3, 9, 3, 4, 20], 12, packed=True) == [[4], [1], [3, 0, 2]]
+
+
+def conversation(seed=0):
+    """Two seats' rows of one chat (each later prompt repeats the seat's earlier row), and of another whose text was read into other
+    ids than were sampled."""
+    rng = stream(seed, "conversation")
+
+    def ids(count):
+        return rng.integers(0, VOCABULARY, count).tolist()
+
+    rows = []
+    for chat in range(2):
+        views = {"A": ids(5), "B": ids(6)}
+        for turn in range(6):
+            seat, said = "AB"[turn % 2], ids(3 + turn)
+            rows.append(row(views[seat], said, float(rng.normal()), rng.normal(-3.5, 0.3, len(said)).tolist(), 0.5 + 0.1 * turn))
+            for view in views.values():
+                view += [*(said if chat == 0 else said[1:]), *ids(2)]
+    return rows
+
+
+def test_chains_join_rows_that_extend_each_other_by_their_ids():
+    rows = conversation()
+    linked = chains(rows)
+    assert sorted(map(sorted, linked)) == [[0, 2, 4], [1, 3, 5], *([i] for i in range(6, 12))]
+    for chain in linked:
+        for one, after in itertools.pairwise(chain):
+            whole = (*rows[one].prompt_ids, *rows[one].completion_ids)
+            assert rows[after].prompt_ids[: len(whole)] == whole
+    same = [row([1, 2], [3]), row([1, 2], [3]), row([1, 2, 3], [4]), row([1, 2, 3, 5], [4]), row([1, 2, 4], [3])]
+    assert chains(same) == [[0, 2], [1, 3], [4]]
+    assert chains([]) == []
+
+
+@pytest.mark.parametrize("name", ["qwen2", "qwen3", "smollm2"])
+def test_rows_of_a_chain_give_what_they_give_apart(name):
+    model, rows = adapted(name), conversation()
+    linked = chains(rows)
+    order = [index for chain in linked for index in chain]
+    weights = [float(i) for i in range(len(rows))]
+    batch = pack(rows, weights, linked)
+    apart = pack([rows[i] for i in order], [weights[i] for i in order])
+    for field in ("target_N", "sampler_logprob_N", "advantage_N", "weight_N", "temperature_N"):
+        assert torch.equal(getattr(batch, field), getattr(apart, field))
+    assert sum(batch.lengths) < 0.8 * sum(apart.lengths)
+    assert_alike(result(model, packed_logprobs(model, batch)), result(model, packed_logprobs(model, apart)))
+    assert_alike(result(model, packed_logprobs(model, batch)), padded(model, [rows[i] for i in order]))
+
+
+@pytest.mark.parametrize("budget", [10_000, 60, 1])
+def test_a_step_on_chains_is_the_step_on_their_rows(budget):
+    runs = []
+    for is_packed in (False, True):
+        config = train_config(tokens_per_micro_batch=budget)
+        learner = Learner(lora_learner(config).model, config, packed=is_packed)
+        runs.append(([learner.step(conversation(s)) for s in range(3)], weights_of(learner)))
+    for ours, theirs in zip(runs[1][0], runs[0][0], strict=True):
+        for key in theirs.keys() - {"packed"}:
+            assert ours[key] == pytest.approx(theirs[key], rel=1e-4, abs=1e-5), key
+    for name, expected in runs[0][1].items():
+        torch.testing.assert_close(runs[1][1][name], expected, atol=1e-4, rtol=1e-3)
 
 
 def values(name, *shape):

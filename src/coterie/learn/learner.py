@@ -15,7 +15,7 @@ from coterie import seeding
 from coterie.config import OptimizerConfig, TrainConfig
 from coterie.learn.loss import check_head, completion_logprobs, policy_loss, token_weights
 from coterie.learn.packed import packed_logprobs, why_not_packed
-from coterie.learn.rows import Batch, collate, micro_batches, row_length
+from coterie.learn.rows import Batch, chains, collate, micro_batches, pack, row_length
 from coterie.types import CoterieError, Row
 
 RATIO_BAND = (0.95, 1.05)
@@ -101,8 +101,9 @@ class Learner:
     def _update(self, rows: list[Row], weights: list[float], lr: float) -> dict[str, float | int | bool]:
         distributed = dist.is_available() and dist.is_initialized()
         rank, world = (dist.get_rank(), dist.get_world_size()) if distributed else (0, 1)
-        mine = shard([row_length(row) for row in rows], rank, world)
-        sums, largest_gap = self._gradients([rows[i] for i in mine], [weights[i] for i in mine], rank)
+        linked = chains(rows) if self.packed else [[index] for index in range(len(rows))]
+        mine = [linked[i] for i in shard([row_length(rows[chain[-1]]) for chain in linked], rank, world)]
+        sums, largest_gap = self._gradients(rows, weights, mine, rank)
         if distributed:
             for parameter in self.trainable.values():
                 dist.all_reduce(parameter.grad)
@@ -123,16 +124,20 @@ class Learner:
         self.optimizer.zero_grad(set_to_none=True)
         return metrics
 
-    def _gradients(self, rows: list[Row], weights: list[float], rank: int) -> tuple[Tensor, Tensor]:
-        """Leave the summed gradient in `.grad`; when the memory is short, start over with half the micro-batch, for good."""
+    def _gradients(self, rows: list[Row], weights: list[float], linked: list[list[int]], rank: int) -> tuple[Tensor, Tensor]:
+        """Leave in `.grad` the summed gradient of the rows in `linked` (see `rows.chains`); when the memory is short, start over
+        with half the micro-batch, for good."""
+        lengths = [row_length(rows[chain[-1]]) for chain in linked]
         while True:
-            plan = micro_batches([row_length(row) for row in rows], self.micro_batch_tokens, packed=self.packed)
+            plan = micro_batches(lengths, self.micro_batch_tokens, packed=self.packed)
             try:
-                return self._accumulate([([rows[i] for i in batch], [weights[i] for i in batch]) for batch in plan], rank)
+                # all at once, beforehand: a copy from host memory waits for the work that is queued, and the device would run dry
+                batches = [self._batch(rows, weights, [linked[i] for i in part]) for part in plan]
+                return self._accumulate(batches, rank)
             except torch.OutOfMemoryError as error:
                 if all(len(batch) == 1 for batch in plan):
                     raise CoterieError(
-                        f"step {self.step_index}: a single row of {max(map(row_length, rows))} tokens does not fit the memory; "
+                        f"step {self.step_index}: a single row of {max(lengths)} tokens does not fit the memory; "
                         "set train.gradient_checkpointing = true or lower the protocol's token caps"
                     ) from error
             # outside of the except clause, whose traceback holds on to the tensors of the failed attempt
@@ -140,15 +145,19 @@ class Learner:
             if torch.cuda.is_available():
                 torch.cuda.empty_cache()
 
+    def _batch(self, rows: list[Row], weights: list[float], linked: list[list[int]]) -> Batch:
+        if self.packed:
+            return pack(rows, weights, linked, device=self.device)
+        alone = [index for (index,) in linked]
+        return collate([rows[i] for i in alone], [weights[i] for i in alone], device=self.device)
+
     def _logprobs(self, batch: Batch) -> Tensor:
         if self.packed:
             return packed_logprobs(self.model, batch, recompute=self.config.gradient_checkpointing)
         return completion_logprobs(self.model, batch)
 
-    def _accumulate(self, parts: list[tuple[list[Row], list[float]]], rank: int) -> tuple[Tensor, Tensor]:
+    def _accumulate(self, batches: list[Batch], rank: int) -> tuple[Tensor, Tensor]:
         device = self.device
-        # all at once, beforehand: a copy from host memory waits for the work that is queued, and the device would run dry
-        batches = [collate(rows, weights, packed=self.packed, device=device) for rows, weights in parts]
         for parameter in self.trainable.values():
             parameter.grad = torch.zeros_like(parameter)  # a process without rows still takes part in the sum
         sums = torch.zeros(7, dtype=torch.float64, device=device)

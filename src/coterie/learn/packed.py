@@ -42,6 +42,13 @@ def why_not_packed(model: Any) -> str | None:
     return None
 
 
+def _flash_takes(q_THD: Tensor) -> bool:
+    """Whether torch's flash attention over rows of any length (2307.08691) can take these queries."""
+    if not q_THD.is_cuda or q_THD.dtype not in (torch.bfloat16, torch.float16):
+        return False
+    return torch.cuda.get_device_capability(q_THD.device) >= (8, 0) and q_THD.shape[-1] % 8 == 0 and q_THD.shape[-1] <= 256
+
+
 @dataclass(frozen=True, slots=True)
 class _Attention:
     """How rows lie in a batch, for attention within each."""
@@ -51,7 +58,7 @@ class _Attention:
     """int32; where each row begins, and after the last where it ends."""
 
     def __call__(self, q_THD: Tensor, k_TKD: Tensor, v_TKD: Tensor) -> Tensor:
-        if q_THD.is_cuda and q_THD.dtype in (torch.bfloat16, torch.float16):
+        if _flash_takes(q_THD):
             longest, bounds = max(self.lengths), self.bounds_R
             attend = torch.ops.aten._flash_attention_forward
             return attend(q_THD, k_TKD, v_TKD, bounds, bounds, longest, longest, 0.0, True, False)[0]

@@ -56,6 +56,29 @@ def row_length(row: Row) -> int:
     return len(row.prompt_ids) + len(row.completion_ids)
 
 
+def chains(rows: Sequence[Row]) -> list[list[int]]:
+    """Indices of rows such that within each list every row, prompt and completion, is how the next one's prompt begins.
+
+    A seat's later prompt usually repeats its earlier one and what it answered, id for id, so that one pass over the longest row of
+    a chain gives the log-probs of all of them: a causal model computes the same for them apart. Ids are compared, never assumed:
+    text that was read into other ids than were sampled starts a chain of its own. Every row is in exactly one chain.
+    """
+    ends: list[list[int]] = []
+    by_start: dict[tuple[int, ...], list[list[int]]] = {}
+    for index in sorted(range(len(rows)), key=lambda i: (row_length(rows[i]), i)):
+        prompt = rows[index].prompt_ids
+        candidates = by_start.setdefault(prompt[:1], [])
+        for chain in candidates:
+            last, length = rows[chain[-1]], row_length(rows[chain[-1]])
+            if length <= len(prompt) and prompt[:length] == (*last.prompt_ids, *last.completion_ids):
+                chain.append(index)
+                break
+        else:
+            candidates.append([index])
+            ends.append(candidates[-1])
+    return ends
+
+
 def micro_batches(lengths: Sequence[int], max_tokens: int, *, packed: bool = False) -> list[list[int]]:
     """Indices of rows, cut so that each batch's size is at most `max_tokens`: its longest row times its rows, or, where rows are
     packed without padding, the sum of their lengths.
@@ -81,8 +104,8 @@ class Batch:
     """Rows as tensors, and their completion tokens laid end to end. N completion tokens in all, R rows.
 
     Padded: B = R rows of T positions, pads on the right. No attention mask is needed: a causal mask hides every pad from every real
-    token, and positions count from each row's first token. Packed: all rows end to end in one (B = 1), with `lengths` to tell them
-    apart, which only `packed.packed_logprobs` understands.
+    token, and positions count from each row's first token. Packed: the longest row of each chain, all end to end in one (B = 1),
+    with `lengths` to tell them apart, which only `packed.packed_logprobs` understands.
     """
 
     ids_BT: Tensor
@@ -102,50 +125,67 @@ class Batch:
     temperature_N: Tensor
     """float32."""
     lengths: tuple[int, ...] = ()
-    """Tokens of each row where rows are packed; empty where they are padded."""
+    """Tokens of each chain where rows are packed; empty where they are padded."""
     position_BT: Tensor | None = None
-    """int64; where rows are packed, positions from each row's first token."""
+    """int64; where rows are packed, positions from each chain's first token."""
     bounds_R: Tensor | None = None
-    """int32, R + 1 values; where rows are packed, where each begins, and the end of the last."""
+    """int32, chains + 1 values; where rows are packed, where each chain begins, and the end of the last."""
 
 
-def collate(
-    rows: Sequence[Row], weights: Sequence[float], *, packed: bool = False, pad_id: int = 0, device: torch.device | str = "cpu"
+def collate(rows: Sequence[Row], weights: Sequence[float], *, pad_id: int = 0, device: torch.device | str = "cpu") -> Batch:
+    """Pad `rows` into a batch. `weights[b]` is the weight of each completion token of row `b`; `pad_id` may be any valid id."""
+    width = max(row_length(row) for row in rows)
+    ids = [[*row.prompt_ids, *row.completion_ids] + [pad_id] * (width - row_length(row)) for row in rows]
+    completions = _completions(rows, weights, range(len(rows)), [0] * len(rows), device)
+    return Batch(_tensor(ids, device), *completions)
+
+
+def pack(
+    rows: Sequence[Row],
+    weights: Sequence[float],
+    linked: Sequence[Sequence[int]] | None = None,
+    *,
+    device: torch.device | str = "cpu",
 ) -> Batch:
-    """Pad, or pack, `rows` into a batch. `weights[b]` is the weight of each completion token of row `b`; `pad_id` may be any
-    valid id."""
-    lengths = [row_length(row) for row in rows]
+    """Lay `rows` end to end in a batch without padding, the rows of each list of `linked` (see `chains`) on top of each other;
+    each alone when that is absent."""
+    if linked is None:
+        linked = [[index] for index in range(len(rows))]
+    longest = [rows[chain[-1]] for chain in linked]
+    lengths = [row_length(row) for row in longest]
     bounds = [0, *itertools.accumulate(lengths)]
-    width = 0 if packed else max(lengths)
-    ids, row_of, source, target, sampler, advantage, weight, temperature = [], [], [], [], [], [], [], []
-    for b, (row, row_weight) in enumerate(zip(rows, weights, strict=True)):
-        prompt, count = len(row.prompt_ids), len(row.completion_ids)
-        ids.append([*row.prompt_ids, *row.completion_ids] + [pad_id] * (width - prompt - count))
-        line, start = (0, bounds[b]) if packed else (b, 0)
+    order = [index for chain in linked for index in chain]
+    starts = [start for start, chain in zip(bounds, linked, strict=False) for _ in chain]
+    ids = [token for row in longest for token in (*row.prompt_ids, *row.completion_ids)]
+    positions = [position for length in lengths for position in range(length)]
+    picked, picked_weights = [rows[i] for i in order], [weights[i] for i in order]
+    return Batch(
+        _tensor([ids], device),
+        *_completions(picked, picked_weights, [0] * len(order), starts, device),
+        lengths=tuple(lengths),
+        position_BT=_tensor([positions], device),
+        bounds_R=_tensor(bounds, device, torch.int32),
+    )
+
+
+def _completions(
+    rows: Sequence[Row], weights: Sequence[float], lines: Sequence[int], starts: Sequence[int], device: torch.device | str
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """What a batch holds of completion tokens, in the order of its fields, with each row at position `start` of line `line`."""
+    row_of, source, target, sampler, advantage, weight, temperature = [], [], [], [], [], [], []
+    for row, row_weight, line, start in zip(rows, weights, lines, starts, strict=True):
+        first, count = start + len(row.prompt_ids) - 1, len(row.completion_ids)
         row_of += [line] * count
-        source += range(start + prompt - 1, start + prompt - 1 + count)
+        source += range(first, first + count)
         target += row.completion_ids
         sampler += row.logprobs
         advantage += [row.advantage] * count
         weight += [row_weight] * count
         temperature += [row.temperature] * count
+    whole = (_tensor(values, device) for values in (row_of, source, target))
+    real = (_tensor(values, device, torch.float32) for values in (sampler, advantage, weight, temperature))
+    return (*whole, *real)  # pyright: ignore[reportReturnType]
 
-    def whole(values, dtype=torch.int64):
-        return torch.tensor(values, dtype=dtype).to(device, non_blocking=True)
 
-    def real(values):
-        return whole(values, torch.float32)
-
-    return Batch(
-        ids_BT=whole([[token for row in ids for token in row]] if packed else ids),
-        row_N=whole(row_of),
-        source_N=whole(source),
-        target_N=whole(target),
-        sampler_logprob_N=real(sampler),
-        advantage_N=real(advantage),
-        weight_N=real(weight),
-        temperature_N=real(temperature),
-        lengths=tuple(lengths) if packed else (),
-        position_BT=whole([[position for length in lengths for position in range(length)]]) if packed else None,
-        bounds_R=whole(bounds, torch.int32) if packed else None,
-    )
+def _tensor(values: Sequence, device: torch.device | str, dtype: torch.dtype = torch.int64) -> Tensor:
+    return torch.tensor(values, dtype=dtype).to(device, non_blocking=True)
