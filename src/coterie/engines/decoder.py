@@ -8,7 +8,7 @@ transformers.
 Shapes: B sequences, T positions, H query heads, K key heads, D head size, E model width, V vocabulary.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import torch
@@ -106,6 +106,18 @@ def build(players: Players, player: Player) -> Decoder:
             head_size=getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads,
             eps=config.rms_norm_eps,
         )
+
+
+@torch.no_grad()
+def refill(decoder: Decoder, players: Players, player: Player) -> None:
+    """Fuse the weights again into the memory that `decoder` holds, so that captured graphs keep reading the right addresses."""
+    new = build(players, player)
+    pairs = [(decoder.embedding, new.embedding), (decoder.norm, new.norm), (decoder.head, new.head)]
+    for old_layer, new_layer in zip(decoder.layers, new.layers, strict=True):
+        pairs += [(getattr(old_layer, f.name), getattr(new_layer, f.name)) for f in fields(Layer)]
+    for old, fresh in pairs:
+        if old is not None and old.data_ptr() != fresh.data_ptr():
+            old.copy_(fresh)
 
 
 def _rotate(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:

@@ -6,8 +6,10 @@ A message that ends leaves at once; the last active sequence moves into its slot
 step copies the cache.
 """
 
+import importlib.util
 from collections import deque
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import torch
 
@@ -15,8 +17,13 @@ from coterie.engines import decoder as dec
 from coterie.engines.base import Completion, Request, check_fit
 from coterie.engines.players import Players
 from coterie.engines.sampling import sample
-from coterie.types import BASE, CoterieError, Player
+from coterie.types import BASE, POLICY, CoterieError, Player
 
+if TYPE_CHECKING:
+    from coterie.engines.cuda_lane import CudaLane
+
+_ALL = "*"
+"""The lane in which all players are decoded together."""
 _PREFILL_TOKENS = 8192
 """Most padded prompt tokens read in one pass, which bounds the memory of a prefill."""
 _SPAN_STEP = 64
@@ -34,7 +41,7 @@ class _Active:
 
 
 class _Lane:
-    """The sequences of one player."""
+    """The sequences of one player, decoded with plain tensor operations."""
 
     def __init__(self, decoder: dec.Decoder, slots: int, stop_ids: tuple[int, ...]):
         self.decoder = decoder
@@ -161,19 +168,40 @@ def _chunks(prompts: list[tuple[int, ...]], tokens: int) -> list[list[tuple[int,
 
 
 class LocalEngine:
-    """The engine that lives with the learner; see the module docstring. Deterministic for a given order of submissions."""
+    """The engine that lives with the learner; see the module docstring. Deterministic for a given order of submissions.
 
-    def __init__(self, players: Players, *, stop_ids: tuple[int, ...], context_length: int, slots: int = 256):
+    `kernels` chooses the lane of `cuda_lane` (Triton kernels and captured graphs; the default on CUDA) or the plain one (the
+    default elsewhere, and what the other is tested against). `together` decodes all players in one lane, each row with its own
+    adapter unmerged: for populations, where merged weights would make a small batch for each player.
+    """
+
+    def __init__(
+        self,
+        players: Players,
+        *,
+        stop_ids: tuple[int, ...],
+        context_length: int,
+        slots: int = 256,
+        kernels: bool | None = None,
+        together: bool = False,
+    ):
         self.policy_version = 0
         self.context_length = context_length
         self._players, self._slots, self._stop_ids = players, slots, stop_ids
-        self._lanes: dict[Player, _Lane] = {}
+        self._lanes: dict[Player, _Lane | CudaLane] = {}
         self._stale: set[Player] = set()
         self._tickets = 0
         with players.as_module(BASE) as model:
             reason = dec.unsupported(model)
+            device = model.model.embed_tokens.weight.device
         if reason:
             raise CoterieError(f'engine.kind = "local" cannot run this model ({reason}); set engine.kind=hf')
+        self._kernels = device.type == "cuda" if kernels is None else kernels
+        self._together = together
+        if together and not self._kernels:
+            raise CoterieError("players can only be decoded together on CUDA")
+        if self._kernels and importlib.util.find_spec("triton") is None:
+            raise CoterieError('engine.kind = "local" needs Triton on CUDA (pip install triton); or set engine.kind=hf')
 
     def submit(self, request: Request) -> int:
         reason = check_fit(len(request.prompt_ids), request.max_tokens, self.context_length)
@@ -193,11 +221,42 @@ class LocalEngine:
         self.policy_version = version
         self._stale = {player for player in self._lanes if player != BASE}
 
-    def _lane(self, player: Player) -> _Lane:
+    def _lane(self, player: Player) -> "_Lane | CudaLane":
+        if self._together:
+            if player not in (POLICY, BASE, *self._players.adapters):
+                raise self._players.unknown(player)
+            player = _ALL
         if player not in self._lanes:
-            self._lanes[player] = _Lane(dec.build(self._players, player), self._slots, self._stop_ids)
+            self._lanes[player] = self._open(player)
         elif player in self._stale:
-            # The cache's memory stays, its contents do not: no sequence is active, and each is written before it is read.
-            self._lanes[player].decoder = dec.build(self._players, player)
+            self._renew(player)
         self._stale.discard(player)
         return self._lanes[player]
+
+    def _open(self, player: Player) -> "_Lane | CudaLane":
+        decoder = dec.build(self._players, BASE if player == _ALL else player)
+        if not self._kernels:
+            return _Lane(decoder, self._slots, self._stop_ids)
+        from coterie.engines.cuda_forward import Forward
+        from coterie.engines.cuda_lane import CudaLane
+        from coterie.engines.graphs import BUCKETS
+        from coterie.engines.lora import Stack
+
+        rows = next((b for b in BUCKETS if b >= self._slots), BUCKETS[-1])
+        if player != _ALL:
+            return CudaLane(Forward(decoder, self.context_length, rows), min(self._slots, rows), self._stop_ids)
+        with self._players.as_module(BASE) as model:
+            stack = Stack(model, self._players.adapters, decoder.embedding.dtype)
+        forward = Forward(decoder, self.context_length, rows, stack)
+        return CudaLane(forward, min(self._slots, rows), self._stop_ids, lambda name: stack.index(self._players.adapter(name)))
+
+    def _renew(self, player: Player) -> None:
+        """The cache's memory stays, its contents do not: no sequence is active, and each is written before it is read."""
+        lane = self._lanes[player]
+        if isinstance(lane, _Lane):
+            lane.decoder = dec.build(self._players, player)
+        elif lane.forward.stack is not None:
+            with self._players.as_module(BASE) as model:
+                lane.forward.stack.refill(model)
+        else:
+            dec.refill(lane.forward.decoder, self._players, player)
