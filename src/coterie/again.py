@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ValidationError
 
 from coterie.config import RunConfig
-from coterie.recipe import describe, load_recipe, merge, parse_overrides
+from coterie.config_errors import describe
+from coterie.recipe import load_recipe, merge, parse_overrides
 from coterie.records import write_json
 from coterie.runs import RunFolder
 from coterie.types import CoterieError, Episode, Task

@@ -5,7 +5,6 @@ for a table replaces that table, because settings of one kind mean nothing to an
 the command line: it would make the comparison a lie.
 """
 
-import difflib
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from typing import Any
 from pydantic import Field, ValidationError
 
 from coterie.config import Config, Count, RunConfig
+from coterie.config_errors import describe, locate, meant
 from coterie.types import CoterieError
 
 Settings = dict[str, Any]
@@ -81,7 +81,7 @@ def load_recipe(name: str) -> Recipe:
         path = given / "recipe.toml" if given.is_dir() else given
     if not path.is_file():
         raise CoterieError(
-            f"no recipe is named {name}{_meant(name, recipe_names())}; "
+            f"no recipe is named {name}{meant(name, recipe_names())}; "
             "`coterie recipes` lists them, and a path to a recipe.toml works too"
         )
     data = read_toml(path)
@@ -107,11 +107,11 @@ def read_toml(path: Path) -> dict[str, Any]:
 def _check_names(recipe: Recipe) -> None:
     file = recipe.file
     if file.baseline not in file.arms:
-        raise CoterieError(f"{recipe.path}: baseline = {file.baseline} is not an arm{_meant(file.baseline, file.arms)}")
+        raise CoterieError(f"{recipe.path}: baseline = {file.baseline} is not an arm{meant(file.baseline, file.arms)}")
     named = [file.profile, *((file.other_models.cpu, file.other_models.cuda) if file.other_models else ())]
     for profile in named:
         if profile not in file.profiles:
-            raise CoterieError(f"{recipe.path}: {profile} is not a profile{_meant(profile, file.profiles)}")
+            raise CoterieError(f"{recipe.path}: {profile} is not a profile{meant(profile, file.profiles)}")
 
 
 def choose_profile(recipe: Recipe, profile: str | None, model: str | None, cuda: bool) -> str:
@@ -120,7 +120,7 @@ def choose_profile(recipe: Recipe, profile: str | None, model: str | None, cuda:
     if profile is not None:
         if profile not in file.profiles:
             raise CoterieError(
-                f"recipe {recipe.name} has no profile {profile}{_meant(profile, file.profiles)}; it has {', '.join(file.profiles)}"
+                f"recipe {recipe.name} has no profile {profile}{meant(profile, file.profiles)}; it has {', '.join(file.profiles)}"
             )
         return profile
     if model in (None, "pocket") or file.other_models is None:
@@ -133,7 +133,7 @@ def choose_arms(recipe: Recipe, arms: Iterable[str]) -> list[str]:
     for arm in chosen:
         if arm not in recipe.file.arms:
             raise CoterieError(
-                f"recipe {recipe.name} has no arm {arm}{_meant(arm, recipe.file.arms)}; it has {', '.join(recipe.file.arms)}"
+                f"recipe {recipe.name} has no arm {arm}{meant(arm, recipe.file.arms)}; it has {', '.join(recipe.file.arms)}"
             )
     return chosen
 
@@ -216,7 +216,7 @@ def _leaves(settings: Mapping[str, Any], prefix: str = "") -> list[str]:
 
 def _source(error: ValidationError, layers: list[tuple[str, Settings]]) -> str:
     """The layer that the first error's key comes from."""
-    keys = _key_path(error.errors()[0]["loc"])
+    keys = locate(error, RunConfig)[0]
     for name, layer in layers:
         table: Any = layer
         for key in keys:
@@ -226,75 +226,3 @@ def _source(error: ValidationError, layers: list[tuple[str, Settings]]) -> str:
         else:
             return name
     return next((name for name, layer in layers if keys and keys[0] in layer), layers[-1][0])
-
-
-def _key_path(loc: tuple[int | str, ...]) -> list[str]:
-    """The user's keys of an error's location, without the tag that a discriminated union adds to it."""
-    keys, kinds = [], _union_tags()
-    for index, part in enumerate(loc):
-        if isinstance(part, str) and not (index and part in kinds and keys and keys[-1] in kinds[part]):
-            keys.append(part)
-    return keys
-
-
-def _union_tags() -> dict[str, set[str]]:
-    """For each kind, the keys of RunConfig (or of its model table) under which it may stand."""
-    return {
-        **{kind: {"tasks"} for kind in ("pocket", "gsm8k", "jsonl")},
-        **{kind: {"grading"} for kind in ("numeric", "exact", "math_verify")},
-        **{kind: {"adapter"} for kind in ("lora", "full")},
-    }
-
-
-def describe(error: ValidationError, model: type[Config]) -> str:
-    """The first problem in one sentence, with the key and the nearest key that exists."""
-    first = error.errors()[0]
-    keys = _key_path(first["loc"])
-    dotted = ".".join(keys)
-    kind = first["type"]
-    if kind == "extra_forbidden":
-        parent = ".".join(keys[:-1])
-        near = [f"{parent}.{name}" if parent else name for name in _siblings(first, model, keys)]
-        return f"{dotted} is not a setting{_meant(dotted, near)}"
-    if kind == "missing":
-        return f"{dotted} is missing"
-    if kind == "union_tag_invalid":
-        known = first.get("ctx", {})
-        return f"{dotted}.kind: {known.get('tag')} is not one of {known.get('expected_tags')}"
-    if kind == "union_tag_not_found":
-        return f"{dotted}.kind is missing"
-    message = first["msg"].removeprefix("Value error, ")
-    return (
-        f"{dotted}: {message[0].lower()}{message[1:]}, not {first['input']!r}" if kind != "value_error" else f"{dotted}: {message}"
-    )
-
-
-def _siblings(error: Any, model: type[Config], keys: list[str]) -> list[str]:
-    """The settings that exist beside an unknown key."""
-    kinds = [part for part in error["loc"] if isinstance(part, str)]
-    current: list[type[Config]] = [model]
-    for key in keys[:-1]:
-        found: list[type[Config]] = []
-        for one in current:
-            if key in one.model_fields:
-                found += _models_in(one.model_fields[key].annotation)
-        tagged = [
-            m
-            for m in found
-            if "kind" in m.model_fields
-            and m.model_fields["kind"].annotation
-            and any(k in repr(m.model_fields["kind"].annotation) for k in kinds)
-        ]
-        current = tagged or found
-    return [name for one in current for name in one.model_fields]
-
-
-def _models_in(annotation: Any) -> list[type[Config]]:
-    if isinstance(annotation, type) and issubclass(annotation, Config):
-        return [annotation]
-    return [model for argument in getattr(annotation, "__args__", ()) for model in _models_in(argument)]
-
-
-def _meant(name: str, names: Iterable[str]) -> str:
-    close = difflib.get_close_matches(name, list(names), n=1, cutoff=0.5)
-    return f"; did you mean {close[0]}?" if close else ""
