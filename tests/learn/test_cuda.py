@@ -11,7 +11,8 @@ from coterie.config import LoraConfig
 from coterie.learn import checkpoint, ops
 from coterie.learn.adapter import attach_adapter
 from coterie.learn.learner import Learner
-from coterie.learn.packed import _Attention
+from coterie.learn.packed import attend
+from coterie.learn.rows import pack
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")]
 
@@ -69,14 +70,18 @@ def test_log_softmax(vocabulary):
 
 
 @pytest.mark.parametrize(("heads", "key_heads", "size"), [(12, 2, 128), (9, 3, 64)])
-def test_attention_within_rows(heads, key_heads, size):
-    lengths = (1, 300, 64, 7)
-    bounds = torch.tensor([0, 1, 301, 365, 372], dtype=torch.int32, device="cuda")
-    q, k, v = (draw(372, h, size).cuda().detach().requires_grad_() for h in (heads, key_heads, key_heads))
-    upstream = torch.randn(372, heads, size, device="cuda")
+@pytest.mark.parametrize("shared", [False, True])
+def test_attention_within_rows(heads, key_heads, size, shared):
+    start = 100 if shared else 0
+    lines = [(7,), *((*range(1000, 1000 + start), *range(i * 2000, i * 2000 + n)) for i, n in enumerate((300, 64, 1), start=1))]
+    batch = pack([row(ids, [1]) for ids in lines], [1.0] * 4, device="cuda")
+    tokens = batch.ids_BT.shape[1]
+    assert (batch.layout.key_M is not None) == shared
+    q, k, v = (draw(tokens, h, size).cuda().detach().requires_grad_() for h in (heads, key_heads, key_heads))
+    upstream = torch.randn(tokens, heads, size, device="cuda")
     outputs = []
     for values in ((q, k, v), tuple(x.detach().float().requires_grad_() for x in (q, k, v))):  # fp32 takes the row by row way
-        attended = _Attention(lengths, bounds)(*values)
+        attended = attend(*values, batch.layout)
         outputs.append([attended.double(), *(g.double() for g in torch.autograd.grad((attended.float() * upstream).sum(), values))])
     assert_near(zip(*outputs, strict=True), 1e-2)
 
@@ -113,13 +118,13 @@ def middling(dtype=torch.bfloat16):
 
 
 def long_rows(count=64, length=512):
-    return [row(range(i, i + length), range(100, 164), (-1.0) ** i, [-9.0] * 64) for i in range(count)]
+    return [row(range(60 * i, 60 * i + length), range(100, 164), (-1.0) ** i, [-9.0] * 64) for i in range(count)]
 
 
 def test_a_gpu_in_half_precision_packs_and_takes_the_same_steps():
     runs = []
-    for pack in (None, False):
-        learner = Learner(middling(), train_config(lr=1e-3), packed=pack)
+    for together in (None, False):
+        learner = Learner(middling(), train_config(lr=1e-3), packed=together)
         runs.append(([learner.step(long_rows(16)) for _ in range(3)], weights_of(learner)))
         assert learner.model(torch.arange(9, device="cuda")[None]).logits.isfinite().all()
     assert [run[0][0]["packed"] for run in runs] == [True, False]

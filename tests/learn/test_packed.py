@@ -4,6 +4,8 @@ import itertools
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from learn_builders import VOCABULARY, full_logprobs, lora_learner, ragged_rows, row, tiny, train_config, weights_of
 from torch.nn import functional as F
 
@@ -13,7 +15,7 @@ from coterie.learn.adapter import attach_adapter
 from coterie.learn.learner import Learner
 from coterie.learn.loss import completion_logprobs
 from coterie.learn.packed import packed_logprobs, why_not_packed
-from coterie.learn.rows import chains, collate, micro_batches, pack
+from coterie.learn.rows import collate, pack, packed_batches, packed_shares, row_length
 from coterie.seeding import stream
 from coterie.types import CoterieError
 
@@ -179,70 +181,102 @@ def test_the_cpu_and_full_precision_take_the_models_own_pass():
 def test_packing_by_hand():
     batch = pack([row([1, 2], [3, 4, 5], 2.0, [-1, -2, -3], 0.5), row([6], [7], -1.0, [-4])], [0.1, 0.2])
     assert batch.ids_BT.tolist() == [[1, 2, 3, 4, 5, 6, 7]]
-    assert batch.position_BT.tolist() == [[0, 1, 2, 3, 4, 0, 1]]
-    assert batch.bounds_R.tolist() == [0, 5, 7]
-    assert batch.bounds_R.dtype == torch.int32
-    assert batch.lengths == (5, 2)
+    assert batch.layout.position_T.tolist() == [0, 1, 2, 3, 4, 0, 1]
+    assert batch.layout.own == batch.layout.whole == (5, 2)
+    assert batch.layout.key_M is None
     assert batch.row_N.tolist() == [0, 0, 0, 0]
     assert batch.source_N.tolist() == [1, 2, 3, 5]
     assert batch.target_N.tolist() == [3, 4, 5, 7]
-    assert micro_batches([3, 9, 3, 4, 20], 9, packed=True) == [[4], [1], [3, 0], [2]]
-    assert micro_batches([3, 9, 3, 4, 20], 12, packed=True) == [[4], [1], [3, 0, 2]]
+    assert batch.sampler_logprob_N.tolist() == [-1, -2, -3, -4]
 
 
 def conversation(seed=0):
-    """Two seats' rows of one chat (each later prompt repeats the seat's earlier row), and of another whose text was read into other
-    ids than were sampled."""
+    """The rows of two episodes of one task: a seat's prompts begin alike, in the first episode each repeats the seat's earlier row
+    whole, and two rows are the same."""
     rng = stream(seed, "conversation")
 
     def ids(count):
         return rng.integers(0, VOCABULARY, count).tolist()
 
-    rows = []
-    for chat in range(2):
-        views = {"A": ids(5), "B": ids(6)}
+    openings, rows = {"A": ids(5), "B": ids(6)}, []
+    for episode in range(2):
+        views = {seat: list(opening) for seat, opening in openings.items()}
         for turn in range(6):
             seat, said = "AB"[turn % 2], ids(3 + turn)
             rows.append(row(views[seat], said, float(rng.normal()), rng.normal(-3.5, 0.3, len(said)).tolist(), 0.5 + 0.1 * turn))
             for view in views.values():
-                view += [*(said if chat == 0 else said[1:]), *ids(2)]
-    return rows
+                view += [*(said if episode == 0 else said[1:]), *ids(2)]
+    return [*rows, rows[3]]
 
 
-def test_chains_join_rows_that_extend_each_other_by_their_ids():
-    rows = conversation()
-    linked = chains(rows)
-    assert sorted(map(sorted, linked)) == [[0, 2, 4], [1, 3, 5], *([i] for i in range(6, 12))]
-    for chain in linked:
-        for one, after in itertools.pairwise(chain):
-            whole = (*rows[one].prompt_ids, *rows[one].completion_ids)
-            assert rows[after].prompt_ids[: len(whole)] == whole
-    same = [row([1, 2], [3]), row([1, 2], [3]), row([1, 2, 3], [4]), row([1, 2, 3, 5], [4]), row([1, 2, 4], [3])]
-    assert chains(same) == [[0, 2], [1, 3], [4]]
-    assert chains([]) == []
+def assert_laid_out(batch, rows):
+    """Each row's tokens, found through the layout, are the row's; its own are at its end; keys and queries are where it says."""
+    layout = batch.layout
+    keys = layout.key_M if layout.key_M is not None else torch.arange(batch.ids_BT.shape[1])
+    assert layout.own_bounds.tolist() == [0, *itertools.accumulate(layout.own)]
+    assert layout.whole_bounds.tolist() == [0, *itertools.accumulate(layout.whole)]
+    assert layout.own_bounds.dtype == layout.whole_bounds.dtype == torch.int32
+    found = []
+    for i, (own, whole) in enumerate(zip(layout.own, layout.whole, strict=True)):
+        start, at = layout.own_bounds[i], keys[layout.whole_bounds[i] : layout.whole_bounds[i + 1]]
+        assert at[whole - own :].tolist() == list(range(start, start + own))
+        assert layout.position_T[at].tolist() == list(range(whole))
+        found.append(tuple(batch.ids_BT[0, at].tolist()))
+    wanted = {(*r.prompt_ids, *r.completion_ids) for r in rows}
+    assert set(found) <= wanted
+    assert all(any(one[: len(ids)] == ids for one in found) for ids in wanted)
+    assert batch.target_N.tolist() == [token for r in rows for token in r.completion_ids]
+    ends = [(len(r.prompt_ids) + k, r) for r in rows for k in range(len(r.completion_ids))]
+    for place, (position, r) in zip(batch.source_N.tolist(), ends, strict=True):
+        assert layout.position_T[place] == position - 1
+        assert batch.ids_BT[0, place] == (*r.prompt_ids, *r.completion_ids)[position - 1]
+
+
+def test_what_rows_begin_with_is_laid_out_once():
+    batch = pack([row([1, 2, 3], [4, 5]), row([1, 2, 3, 4], [6]), row([1, 2, 3, 4], [6]), row([2], [3])], [1.0] * 4)
+    assert batch.ids_BT.tolist() == [[1, 2, 3, 4, 5, 6, 2, 3]]
+    assert batch.layout.own == (5, 1, 2)
+    assert batch.layout.whole == (5, 5, 2)
+    assert batch.layout.key_M.tolist() == [0, 1, 2, 3, 4, 0, 1, 2, 3, 5, 6, 7]
+    assert batch.source_N.tolist() == [2, 3, 3, 3, 6]
+
+
+@given(st.lists(st.tuples(st.lists(st.integers(0, 1), min_size=1, max_size=6), st.integers(1, 3)), min_size=1, max_size=8))
+def test_any_rows_are_laid_out_right_in_any_order(drawn):
+    rows = [row(ids, (ids * 3)[:count]) for ids, count in drawn]
+    assert_laid_out(pack(rows, [1.0] * len(rows)), rows)
+    for world in (1, 2, 3):
+        shares = packed_shares(rows, world)
+        assert sorted(i for share in shares for i in share) == list(range(len(rows)))
+    ordered = [rows[i] for i in packed_shares(rows, 1)[0]]
+    together = pack(ordered, [1.0] * len(rows))
+    assert_laid_out(together, ordered)
+    beginnings = {(*r.prompt_ids, *r.completion_ids)[:count] for r in rows for count in range(1, row_length(r) + 1)}
+    assert together.ids_BT.shape[1] == len(beginnings), "no beginning is computed twice"
+    for budget in (1, 7, 20):
+        plan = packed_batches(ordered, budget)
+        assert [i for part in plan for i in part] == list(range(len(rows)))
+        for part in plan:
+            size = pack([ordered[i] for i in part], [1.0] * len(part)).ids_BT.shape[1]
+            whole = row_length(ordered[part[0]])
+            assert size <= max(budget, whole)
 
 
 @pytest.mark.parametrize("name", ["qwen2", "qwen3", "smollm2"])
-def test_rows_of_a_chain_give_what_they_give_apart(name):
+def test_rows_that_share_tokens_give_what_they_give_apart(name):
     model, rows = adapted(name), conversation()
-    linked = chains(rows)
-    order = [index for chain in linked for index in chain]
-    weights = [float(i) for i in range(len(rows))]
-    batch = pack(rows, weights, linked)
-    apart = pack([rows[i] for i in order], [weights[i] for i in order])
-    for field in ("target_N", "sampler_logprob_N", "advantage_N", "weight_N", "temperature_N"):
-        assert torch.equal(getattr(batch, field), getattr(apart, field))
-    assert sum(batch.lengths) < 0.8 * sum(apart.lengths)
-    assert_alike(result(model, packed_logprobs(model, batch)), result(model, packed_logprobs(model, apart)))
-    assert_alike(result(model, packed_logprobs(model, batch)), padded(model, [rows[i] for i in order]))
+    rows = [rows[i] for i in packed_shares(rows, 1)[0]]
+    batch = pack(rows, [1.0] * len(rows))
+    assert batch.ids_BT.numel() < 0.7 * sum(map(row_length, rows))
+    assert_alike(result(model, packed_logprobs(model, batch)), padded(model, rows))
 
 
 @pytest.mark.parametrize("budget", [10_000, 60, 1])
-def test_a_step_on_chains_is_the_step_on_their_rows(budget):
+def test_a_step_on_shared_tokens_is_the_step_on_rows_apart(budget):
     runs = []
-    for is_packed in (False, True):
+    for together in (False, True):
         config = train_config(tokens_per_micro_batch=budget)
-        learner = Learner(lora_learner(config).model, config, packed=is_packed)
+        learner = Learner(lora_learner(config).model, config, packed=together)
         runs.append(([learner.step(conversation(s)) for s in range(3)], weights_of(learner)))
     for ours, theirs in zip(runs[1][0], runs[0][0], strict=True):
         for key in theirs.keys() - {"packed"}:

@@ -15,7 +15,7 @@ from coterie import seeding
 from coterie.config import OptimizerConfig, TrainConfig
 from coterie.learn.loss import check_head, completion_logprobs, policy_loss, token_weights
 from coterie.learn.packed import packed_logprobs, why_not_packed
-from coterie.learn.rows import Batch, chains, collate, micro_batches, pack, row_length
+from coterie.learn.rows import Batch, collate, micro_batches, pack, packed_batches, packed_shares, row_length
 from coterie.types import CoterieError, Row
 
 RATIO_BAND = (0.95, 1.05)
@@ -101,9 +101,9 @@ class Learner:
     def _update(self, rows: list[Row], weights: list[float], lr: float) -> dict[str, float | int | bool]:
         distributed = dist.is_available() and dist.is_initialized()
         rank, world = (dist.get_rank(), dist.get_world_size()) if distributed else (0, 1)
-        linked = chains(rows) if self.packed else [[index] for index in range(len(rows))]
-        mine = [linked[i] for i in shard([row_length(rows[chain[-1]]) for chain in linked], rank, world)]
-        sums, largest_gap = self._gradients(rows, weights, mine, rank)
+        lengths = [row_length(row) for row in rows]
+        mine = packed_shares(rows, world)[rank] if self.packed else shard(lengths, rank, world)
+        sums, largest_gap = self._gradients([rows[i] for i in mine], [weights[i] for i in mine], rank)
         if distributed:
             for parameter in self.trainable.values():
                 dist.all_reduce(parameter.grad)
@@ -124,15 +124,15 @@ class Learner:
         self.optimizer.zero_grad(set_to_none=True)
         return metrics
 
-    def _gradients(self, rows: list[Row], weights: list[float], linked: list[list[int]], rank: int) -> tuple[Tensor, Tensor]:
-        """Leave in `.grad` the summed gradient of the rows in `linked` (see `rows.chains`); when the memory is short, start over
-        with half the micro-batch, for good."""
-        lengths = [row_length(rows[chain[-1]]) for chain in linked]
+    def _gradients(self, rows: list[Row], weights: list[float], rank: int) -> tuple[Tensor, Tensor]:
+        """Leave the summed gradient in `.grad`; when the memory is short, start over with half the micro-batch, for good."""
+        lengths = [row_length(row) for row in rows]
         while True:
-            plan = micro_batches(lengths, self.micro_batch_tokens, packed=self.packed)
+            tokens = self.micro_batch_tokens
+            plan = packed_batches(rows, tokens) if self.packed else micro_batches(lengths, tokens)
             try:
                 # all at once, beforehand: a copy from host memory waits for the work that is queued, and the device would run dry
-                batches = [self._batch(rows, weights, [linked[i] for i in part]) for part in plan]
+                batches = [self._batch([rows[i] for i in part], [weights[i] for i in part]) for part in plan]
                 return self._accumulate(batches, rank)
             except torch.OutOfMemoryError as error:
                 if all(len(batch) == 1 for batch in plan):
@@ -145,11 +145,8 @@ class Learner:
             if torch.cuda.is_available():
                 torch.cuda.empty_cache()
 
-    def _batch(self, rows: list[Row], weights: list[float], linked: list[list[int]]) -> Batch:
-        if self.packed:
-            return pack(rows, weights, linked, device=self.device)
-        alone = [index for (index,) in linked]
-        return collate([rows[i] for i in alone], [weights[i] for i in alone], device=self.device)
+    def _batch(self, rows: list[Row], weights: list[float]) -> Batch:
+        return (pack if self.packed else collate)(rows, weights, device=self.device)
 
     def _logprobs(self, batch: Batch) -> Tensor:
         if self.packed:

@@ -2,6 +2,7 @@
 
 The same numbers as the model's own forward pass on each row alone, up to rounding: the frozen products are the model's, adapters go
 through `lowrank`, the steps between through `ops`, attention stays within a row, and positions count from each row's first token.
+What several rows begin with is computed once (`rows.pack`).
 T tokens of all rows together, N completion tokens, n of a chunk, E width, H query heads, K key heads, D head size, V vocabulary.
 """
 
@@ -17,7 +18,7 @@ from torch.utils.checkpoint import checkpoint
 from coterie.engines.decoder import unsupported
 from coterie.learn.lowrank import Linear, feed_forward, linear_of, project
 from coterie.learn.ops import add_norm, log_softmax, norm, product, rotate
-from coterie.learn.rows import Batch
+from coterie.learn.rows import Batch, Layout
 
 LOGIT_BYTES = 512 * 2**20
 """Most bytes of fp32 logits that exist at once; their slopes, in the model's precision, take half as much again."""
@@ -49,26 +50,40 @@ def _flash_takes(q_THD: Tensor) -> bool:
     return torch.cuda.get_device_capability(q_THD.device) >= (8, 0) and q_THD.shape[-1] % 8 == 0 and q_THD.shape[-1] <= 256
 
 
-@dataclass(frozen=True, slots=True)
-class _Attention:
-    """How rows lie in a batch, for attention within each."""
-
-    lengths: tuple[int, ...]
-    bounds_R: Tensor
-    """int32; where each row begins, and after the last where it ends."""
-
-    def __call__(self, q_THD: Tensor, k_TKD: Tensor, v_TKD: Tensor) -> Tensor:
-        if _flash_takes(q_THD):
-            longest, bounds = max(self.lengths), self.bounds_R
-            attend = torch.ops.aten._flash_attention_forward
-            return attend(q_THD, k_TKD, v_TKD, bounds, bounds, longest, longest, 0.0, True, False)[0]
-        rows = zip(*(x.split(self.lengths) for x in (q_THD, k_TKD, v_TKD)), strict=True)
-        return torch.cat([self._row(*row) for row in rows])
+class _Gather(Function):
+    """x[index], where the gradient of what is taken several times is summed in fp32."""
 
     @staticmethod
-    def _row(q_THD: Tensor, k_TKD: Tensor, v_TKD: Tensor) -> Tensor:
-        q, k, v = (x.transpose(0, 1)[None] for x in (q_THD, k_TKD, v_TKD))
-        return F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)[0].transpose(0, 1)
+    def forward(ctx: Any, x_TKD: Tensor, index_M: Tensor) -> Any:
+        ctx.save_for_backward(index_M)
+        ctx.shape, ctx.dtype = x_TKD.shape, x_TKD.dtype
+        return x_TKD.index_select(0, index_M)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Any:
+        (index_M,) = ctx.saved_tensors
+        sums = torch.zeros(ctx.shape, dtype=torch.float32, device=index_M.device)
+        return sums.index_add_(0, index_M, gradients[0].float()).to(ctx.dtype), None
+
+
+def attend(q_THD: Tensor, k_TKD: Tensor, v_TKD: Tensor, layout: Layout) -> Tensor:
+    """Causal attention of each row's own tokens to all of its tokens (T, H, D)."""
+    if layout.key_M is not None:
+        k_TKD, v_TKD = (_Gather.apply(x, layout.key_M) for x in (k_TKD, v_TKD))
+    if _flash_takes(q_THD):
+        # its causal mask is aligned with each row's end, which is what a row's own tokens are
+        bounds = layout.own_bounds, layout.whole_bounds
+        attention = torch.ops.aten._flash_attention_forward
+        return attention(q_THD, k_TKD, v_TKD, *bounds, max(layout.own), max(layout.whole), 0.0, True, False)[0]
+    rows = zip(q_THD.split(layout.own), k_TKD.split(layout.whole), v_TKD.split(layout.whole), strict=True)
+    return torch.cat([_attend_row(*row) for row in rows])
+
+
+def _attend_row(q_THD: Tensor, k_TKD: Tensor, v_TKD: Tensor) -> Tensor:
+    q, k, v = (x.transpose(0, 1)[None] for x in (q_THD, k_TKD, v_TKD))
+    own, whole = len(q_THD), len(k_TKD)
+    mask = torch.ones(own, whole, dtype=torch.bool, device=q.device).tril(whole - own)
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, enable_gqa=True)[0].transpose(0, 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +99,7 @@ class _Layer:
     eps: float
 
     def __call__(
-        self, x_TE: Tensor, delta_TE: Tensor | None, cos_TD: Tensor, sin_TD: Tensor, attention: _Attention
+        self, x_TE: Tensor, delta_TE: Tensor | None, cos_TD: Tensor, sin_TD: Tensor, layout: Layout
     ) -> tuple[Tensor, Tensor]:
         """The residual stream and what is still to be added to it, which the next norm does on its way."""
         if delta_TE is None:
@@ -94,7 +109,7 @@ class _Layer:
         q, k, v = (y.view(len(x_TE), -1, self.head_size) for y in project(normed_TE, *self.qkv))
         q = rotate(self._head_norm(q, self.norm_q), cos_TD, sin_TD)
         k = rotate(self._head_norm(k, self.norm_k), cos_TD, sin_TD)
-        (attended_TE,) = project(attention(q, k, v).flatten(1), self.out)
+        (attended_TE,) = project(attend(q, k, v, layout).flatten(1), self.out)
         x_TE, normed_TE = add_norm(x_TE, attended_TE, self.norm_feed_forward, self.eps)
         return x_TE, feed_forward(normed_TE, *self.feed_forward)
 
@@ -119,18 +134,18 @@ def _layer(module: Any, config: Any) -> _Layer:
 
 def hidden_states(model: Any, batch: Batch, *, recompute: bool = False) -> Tensor:
     """Final hidden states (T, E), normed, of a packed batch. With `recompute`, layers are computed again in the backward pass."""
-    assert batch.bounds_R is not None
+    layout = batch.layout
+    assert layout is not None, "a padded batch"
     causal = model.get_base_model()
-    attention = _Attention(batch.lengths, batch.bounds_R)
     x_TE = F.embedding(batch.ids_BT[0], causal.model.embed_tokens.weight)
-    cos_TD, sin_TD = (t[0].contiguous() for t in causal.model.rotary_emb(x_TE[None], batch.position_BT))
+    cos_TD, sin_TD = (t[0].contiguous() for t in causal.model.rotary_emb(x_TE[None], layout.position_T[None]))
     delta_TE = None
     for module in causal.model.layers:
         layer = _layer(module, causal.config)
         if recompute:
-            x_TE, delta_TE = checkpoint(layer, x_TE, delta_TE, cos_TD, sin_TD, attention, use_reentrant=False)  # pyright: ignore
+            x_TE, delta_TE = checkpoint(layer, x_TE, delta_TE, cos_TD, sin_TD, layout, use_reentrant=False)  # pyright: ignore
         else:
-            x_TE, delta_TE = layer(x_TE, delta_TE, cos_TD, sin_TD, attention)
+            x_TE, delta_TE = layer(x_TE, delta_TE, cos_TD, sin_TD, layout)
     assert delta_TE is not None
     return add_norm(x_TE, delta_TE, causal.model.norm.weight, causal.config.rms_norm_eps)[1]
 

@@ -56,47 +56,61 @@ def row_length(row: Row) -> int:
     return len(row.prompt_ids) + len(row.completion_ids)
 
 
-def chains(rows: Sequence[Row]) -> list[list[int]]:
-    """Indices of rows such that within each list every row, prompt and completion, is how the next one's prompt begins.
-
-    A seat's later prompt usually repeats its earlier one and what it answered, id for id, so that one pass over the longest row of
-    a chain gives the log-probs of all of them: a causal model computes the same for them apart. Ids are compared, never assumed:
-    text that was read into other ids than were sampled starts a chain of its own. Every row is in exactly one chain.
-    """
-    ends: list[list[int]] = []
-    by_start: dict[tuple[int, ...], list[list[int]]] = {}
-    for index in sorted(range(len(rows)), key=lambda i: (row_length(rows[i]), i)):
-        prompt = rows[index].prompt_ids
-        candidates = by_start.setdefault(prompt[:1], [])
-        for chain in candidates:
-            last, length = rows[chain[-1]], row_length(rows[chain[-1]])
-            if length <= len(prompt) and prompt[:length] == (*last.prompt_ids, *last.completion_ids):
-                chain.append(index)
-                break
-        else:
-            candidates.append([index])
-            ends.append(candidates[-1])
-    return ends
-
-
-def micro_batches(lengths: Sequence[int], max_tokens: int, *, packed: bool = False) -> list[list[int]]:
-    """Indices of rows, cut so that each batch's size is at most `max_tokens`: its longest row times its rows, or, where rows are
-    packed without padding, the sum of their lengths.
+def micro_batches(lengths: Sequence[int], max_tokens: int) -> list[list[int]]:
+    """Indices of rows, cut so that each batch's padded size (longest row times rows) is at most `max_tokens`.
 
     Longest first: rows of like length meet, and a budget that does not fit the memory fails at once rather than late in a step.
     Ties keep their order, so the plan is a function of the lengths alone. A row longer than the budget is alone.
     """
     plan: list[list[int]] = []
-    longest = total = 0
+    longest = 0
     for index in sorted(range(len(lengths)), key=lambda i: (-lengths[i], i)):
-        size = total + lengths[index] if packed else longest * (len(plan[-1]) + 1 if plan else 1)
-        if plan and size <= max_tokens:
+        if plan and longest * (len(plan[-1]) + 1) <= max_tokens:
             plan[-1].append(index)
-            total += lengths[index]
         else:
             plan.append([index])
-            longest = total = lengths[index]
+            longest = lengths[index]
     return plan
+
+
+def packed_shares(rows: Sequence[Row], world: int) -> list[list[int]]:
+    """Indices of rows for each of `world` processes: in the order of their ids, so that rows that begin alike are neighbours (see
+    `pack`), cut into stretches of like numbers of tokens."""
+    order = sorted(range(len(rows)), key=lambda i: _ids(rows[i]))
+    ends = list(itertools.accumulate(_costs([rows[i] for i in order])))
+    shares: list[list[int]] = [[] for _ in range(world)]
+    for index, end in zip(order, ends, strict=True):
+        shares[(end - 1) * world // ends[-1]].append(index)
+    return shares
+
+
+def packed_batches(rows: Sequence[Row], max_tokens: int) -> list[list[int]]:
+    """Indices of rows, in order, cut so that each batch's packed size is at most `max_tokens`; a row longer than it is alone."""
+    plan: list[list[int]] = []
+    total = 0
+    for index, cost in enumerate(_costs(rows)):
+        if plan and total + cost <= max_tokens:
+            plan[-1].append(index)
+            total += cost
+        else:
+            plan.append([index])
+            total = row_length(rows[index])
+    return plan
+
+
+def _ids(row: Row) -> tuple[int, ...]:
+    return (*row.prompt_ids, *row.completion_ids)
+
+
+def _costs(rows: Sequence[Row]) -> list[int]:
+    """Tokens of each row that the row before it does not begin with."""
+    every = [_ids(row) for row in rows]
+    return [len(ids) - _shared(ids, before) for ids, before in zip(every, [(), *every], strict=False)]
+
+
+def _shared(ids: Sequence[int], others: Sequence[int]) -> int:
+    """How many ids two sequences have in common at their beginning."""
+    return next((i for i, (one, other) in enumerate(zip(ids, others, strict=False)) if one != other), min(len(ids), len(others)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,8 +118,7 @@ class Batch:
     """Rows as tensors, and their completion tokens laid end to end. N completion tokens in all, R rows.
 
     Padded: B = R rows of T positions, pads on the right. No attention mask is needed: a causal mask hides every pad from every real
-    token, and positions count from each row's first token. Packed: the longest row of each chain, all end to end in one (B = 1),
-    with `lengths` to tell them apart, which only `packed.packed_logprobs` understands.
+    token, and positions count from each row's first token. Packed: B = 1, and `layout` says which tokens are whose.
     """
 
     ids_BT: Tensor
@@ -124,59 +137,80 @@ class Batch:
     """float32; what the token's loss is multiplied by (`loss.token_weights`)."""
     temperature_N: Tensor
     """float32."""
-    lengths: tuple[int, ...] = ()
-    """Tokens of each chain where rows are packed; empty where they are padded."""
-    position_BT: Tensor | None = None
-    """int64; where rows are packed, positions from each chain's first token."""
-    bounds_R: Tensor | None = None
-    """int32, chains + 1 values; where rows are packed, where each chain begins, and the end of the last."""
+    layout: "Layout | None" = None
+    """Where rows are packed; only `packed.packed_logprobs` understands it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Which tokens of a packed batch belong to which row. T tokens, R rows that have tokens of their own, M tokens of all rows.
+
+    A row's own tokens, which are its end, lie together. What it begins with may be another row's tokens, which are then computed
+    once, for both. So queries are T and keys M: a row's keys are its tokens from its first to its last, own or not.
+    """
+
+    own: tuple[int, ...]
+    """R numbers: own tokens of each row."""
+    whole: tuple[int, ...]
+    """R numbers: all tokens of each row."""
+    position_T: Tensor
+    """int64; positions from each row's first token."""
+    own_bounds: Tensor
+    """int32, R + 1 values: where each row's own tokens begin, and the end of the last."""
+    whole_bounds: Tensor
+    """int32, R + 1 values: the same of all its tokens."""
+    key_M: Tensor | None
+    """int64; the place in T of each key; None where all rows are their own and it would be 0, 1, 2, ..."""
 
 
 def collate(rows: Sequence[Row], weights: Sequence[float], *, pad_id: int = 0, device: torch.device | str = "cpu") -> Batch:
     """Pad `rows` into a batch. `weights[b]` is the weight of each completion token of row `b`; `pad_id` may be any valid id."""
     width = max(row_length(row) for row in rows)
     ids = [[*row.prompt_ids, *row.completion_ids] + [pad_id] * (width - row_length(row)) for row in rows]
-    completions = _completions(rows, weights, range(len(rows)), [0] * len(rows), device)
+    completions = _completions(rows, weights, range(len(rows)), [range(width)] * len(rows), device)
     return Batch(_tensor(ids, device), *completions)
 
 
-def pack(
-    rows: Sequence[Row],
-    weights: Sequence[float],
-    linked: Sequence[Sequence[int]] | None = None,
-    *,
-    device: torch.device | str = "cpu",
-) -> Batch:
-    """Lay `rows` end to end in a batch without padding, the rows of each list of `linked` (see `chains`) on top of each other;
-    each alone when that is absent."""
-    if linked is None:
-        linked = [[index] for index in range(len(rows))]
-    longest = [rows[chain[-1]] for chain in linked]
-    lengths = [row_length(row) for row in longest]
-    bounds = [0, *itertools.accumulate(lengths)]
-    order = [index for chain in linked for index in chain]
-    starts = [start for start, chain in zip(bounds, linked, strict=False) for _ in chain]
-    ids = [token for row in longest for token in (*row.prompt_ids, *row.completion_ids)]
-    positions = [position for length in lengths for position in range(length)]
-    picked, picked_weights = [rows[i] for i in order], [weights[i] for i in order]
-    return Batch(
-        _tensor([ids], device),
-        *_completions(picked, picked_weights, [0] * len(order), starts, device),
-        lengths=tuple(lengths),
-        position_BT=_tensor([positions], device),
-        bounds_R=_tensor(bounds, device, torch.int32),
+def pack(rows: Sequence[Row], weights: Sequence[float], *, device: torch.device | str = "cpu") -> Batch:
+    """Lay `rows` end to end in a batch without padding, computing what a row begins with only once if the row before begins with
+    it too: a seat's instructions, the facts of a task, a conversation so far. A causal model gives those tokens the same states in
+    both. Ids are compared, never assumed. Any order of rows is right; that of `packed_shares` leaves the fewest tokens."""
+    ids, positions, keys, places = [], [], [], []
+    own, whole = [], []
+    before: tuple[int, ...] = ()
+    place: list[int] = []
+    for row in rows:
+        every = _ids(row)
+        shared = _shared(every, before)
+        place = [*place[:shared], *range(len(ids), len(ids) + len(every) - shared)]
+        places.append(place)
+        if shared < len(every):
+            ids += every[shared:]
+            positions += range(shared, len(every))
+            keys += place
+            own.append(len(every) - shared)
+            whole.append(len(every))
+        before = every
+    layout = Layout(
+        own=tuple(own),
+        whole=tuple(whole),
+        position_T=_tensor(positions, device),
+        own_bounds=_tensor([0, *itertools.accumulate(own)], device, torch.int32),
+        whole_bounds=_tensor([0, *itertools.accumulate(whole)], device, torch.int32),
+        key_M=_tensor(keys, device) if len(keys) > len(ids) else None,
     )
+    return Batch(_tensor([ids], device), *_completions(rows, weights, [0] * len(rows), places, device), layout=layout)
 
 
 def _completions(
-    rows: Sequence[Row], weights: Sequence[float], lines: Sequence[int], starts: Sequence[int], device: torch.device | str
+    rows: Sequence[Row], weights: Sequence[float], lines: Sequence[int], places: Sequence[Sequence[int]], device: torch.device | str
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """What a batch holds of completion tokens, in the order of its fields, with each row at position `start` of line `line`."""
+    """What a batch holds of completion tokens, in the order of its fields; a row's tokens are at `places` of line `line`."""
     row_of, source, target, sampler, advantage, weight, temperature = [], [], [], [], [], [], []
-    for row, row_weight, line, start in zip(rows, weights, lines, starts, strict=True):
-        first, count = start + len(row.prompt_ids) - 1, len(row.completion_ids)
+    for row, row_weight, line, place in zip(rows, weights, lines, places, strict=True):
+        first, count = len(row.prompt_ids) - 1, len(row.completion_ids)
         row_of += [line] * count
-        source += range(first, first + count)
+        source += place[first : first + count]
         target += row.completion_ids
         sampler += row.logprobs
         advantage += [row.advantage] * count
