@@ -9,8 +9,9 @@ from dataclasses import dataclass
 import torch
 import torch.nn.functional as F
 
-from coterie.engines import kernels
+from coterie.engines import kernels, kernels_gemm
 from coterie.engines.decoder import Decoder
+from coterie.engines.kernels_attention import AttentionScratch, decode_attention
 from coterie.engines.lora import Stack
 from coterie.engines.slots import Slots
 from coterie.types import CoterieError
@@ -43,14 +44,14 @@ class Forward:
         cos, sin = decoder.rotary(decoder.embedding[:1], positions)
         half = decoder.head_size // 2
         self.rope = (cos[0, :, :half].contiguous(), sin[0, :, :half].contiguous())
-        self.scratch = kernels.AttentionScratch(rows, self.shape, device)
+        self.scratch = AttentionScratch(rows, self.shape, device)
         # Logits leave the product in fp32: rounding them to bf16 would alone move a log-probability by some percent.
         self._wide = device.type == "cuda" and decoder.head.dtype != torch.float32 and "dtype" in torch.ops.aten.mm.overloads()
 
     def cache(self, slots: int, span: int) -> torch.Tensor:
-        """Zeros: what lies after a sequence's end is read by nobody, but a NaN times a weight of zero would still be a NaN."""
+        """Room for `slots` sequences and the spare one. Not cleared: what nobody has written nobody reads."""
         _, K, D = self.shape
-        return self.decoder.embedding.new_zeros(len(self.decoder.layers), 2, slots + 1, K, span, D)
+        return self.decoder.embedding.new_empty(len(self.decoder.layers), 2, slots + 1, K, span, D)
 
     def bytes_per_position(self) -> int:
         _, K, D = self.shape
@@ -78,17 +79,23 @@ class Forward:
         """One token for each row's sequence: its last id is read at its position. Returns logits (B, V)."""
         d = self.decoder
         adapter = None if self.stack is None else slots.adapter.index_select(0, row_slot)
+        past = slots.position.index_select(0, row_slot)
+        narrow = self.stack is None and len(row_slot) <= kernels_gemm.MOST_ROWS and d.embedding.dtype != torch.float32
         residual, x = kernels.embed_norm(d.embedding, slots.last, row_slot, d.layers[0].norm_attention, d.eps, len(row_slot))
         for index, layer in enumerate(d.layers):
             qkv = self._linear(x, layer.qkv, layer.qkv_bias, index, "qkv", adapter)
             norms = (layer.norm_q, layer.norm_k)
-            x = kernels.decode_attention(
-                qkv, cache[index], row_slot, slots.position, self.rope, norms, self.shape, d.eps, self.scratch
-            )
-            x = self._linear(x, layer.out, layer.out_bias, index, "out", adapter)
+            x = decode_attention(qkv, cache[index], row_slot, past, self.rope, norms, self.shape, d.eps, self.scratch)
+            if narrow and layer.out_bias is None:
+                x = kernels_gemm.parts(x, layer.out)
+            else:
+                x = self._linear(x, layer.out, layer.out_bias, index, "out", adapter)
             x = kernels.add_norm(x, residual, layer.norm_feed_forward, d.eps)
-            x = kernels.silu_mul(self._linear(x, layer.gate_up, None, index, "gate_up", adapter))
-            x = self._linear(x, layer.down, None, index, "down", adapter)
+            if narrow:
+                x = kernels_gemm.parts(kernels_gemm.gate_up(x, layer.gate_up), layer.down)
+            else:
+                x = kernels.silu_mul(self._linear(x, layer.gate_up, None, index, "gate_up", adapter))
+                x = self._linear(x, layer.down, None, index, "down", adapter)
             x = kernels.add_norm(x, residual, d.norm if index + 1 == len(d.layers) else d.layers[index + 1].norm_attention, d.eps)
         return self._logits(x)
 

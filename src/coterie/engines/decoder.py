@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 
 from coterie.engines.players import Players
-from coterie.types import CoterieError, Player
+from coterie.types import BASE, CoterieError, Player
 
 SUPPORTED = ("llama", "qwen2", "qwen3", "mistral")
 
@@ -118,6 +118,22 @@ def refill(decoder: Decoder, players: Players, player: Player) -> None:
     for old, fresh in pairs:
         if old is not None and old.data_ptr() != fresh.data_ptr():
             old.copy_(fresh)
+
+
+@torch.no_grad()
+def share(decoder: Decoder, players: Players) -> None:
+    """Make the frozen base's own projections views of the fused weights, so that learner and sampler hold one copy of them."""
+    with players.as_module(BASE) as model:
+        for layer, own in zip(model.model.layers, decoder.layers, strict=True):
+            attention, feed_forward = layer.self_attn, layer.mlp
+            for linears, fused in (
+                ((attention.q_proj, attention.k_proj, attention.v_proj), own.qkv),
+                ((feed_forward.gate_proj, feed_forward.up_proj), own.gate_up),
+            ):
+                weights = [getattr(linear, "base_layer", linear).weight for linear in linears]
+                for weight, rows in zip(weights, fused.split([len(w) for w in weights]), strict=True):
+                    if not weight.requires_grad:
+                        weight.data = rows
 
 
 def _rotate(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:

@@ -237,6 +237,8 @@ class LocalEngine:
         decoder = dec.build(self._players, BASE if player == _ALL else player)
         if not self._kernels:
             return _Lane(decoder, self._slots, self._stop_ids)
+        if player in (BASE, _ALL):
+            dec.share(decoder, self._players)
         from coterie.engines.cuda_forward import Forward
         from coterie.engines.cuda_lane import CudaLane
         from coterie.engines.graphs import BUCKETS
