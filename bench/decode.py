@@ -7,10 +7,12 @@ measured copy bandwidth.
 """
 
 import argparse
+import copy
 import random
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -94,27 +96,45 @@ def coterie(model: Any, size: str, device: str, batches: list[int], bandwidth: f
 
 @torch.no_grad()
 def agreement(model: Any, size: str, device: str) -> dict:
-    """Log-probabilities of the sampled ids by transformers' forward pass with the adapter unmerged (as the learner computes them,
-    logits in fp32 from its hidden states, and in the model's precision), over the sampler's own."""
+    """How far log-probabilities of sampled ids lie apart: the sampler's, transformers' forward pass with the adapter unmerged (as a
+    learner computes them, logits in fp32 from its hidden states), and the same in fp32 throughout, which is the truth that both
+    round. Ratios of probabilities: mean, sd, share outside [0.95, 1.05]."""
     engine = LocalEngine(Players(model), stop_ids=(), context_length=1024, slots=32)
     requests = work(32, NEW, SHAPES[size]["vocab_size"], seed=1)
     completions = run(engine, requests)
-    inner = model.get_base_model()
     ids = torch.tensor([[*r.prompt_ids, *c.ids] for r, c in zip(requests, completions, strict=True)], device=device)
-    sampled = torch.tensor([c.logprobs for c in completions], device=device)
-    result = {}
-    for name in ("fp32 logits", "model's logits"):
-        ratios = []
-        for row, own in zip(ids.split(4), sampled.split(4), strict=True):
+    own = torch.tensor([c.logprobs for c in completions], device=device)
+
+    def scores(inner: Any) -> torch.Tensor:
+        rows = []
+        for row in ids.split(4):
             hidden = inner.model(row).last_hidden_state[:, PROMPT - 1 : -1]
-            head = inner.lm_head.weight
-            logits = hidden.float() @ head.float().t() if name == "fp32 logits" else (hidden @ head.t()).float()
-            scores = torch.log_softmax(logits, -1).gather(-1, row[:, PROMPT:, None])[..., 0]
-            ratios.append((scores - own).exp())
-        ratio = torch.cat(ratios)
-        outside = ((ratio < 0.95) | (ratio > 1.05)).float().mean()
-        result[name] = {"mean": ratio.mean().item(), "sd": ratio.std().item(), "share_outside_0.95_1.05": outside.item()}
-    return result
+            logits = hidden.float() @ inner.lm_head.weight.float().t()
+            rows.append(torch.log_softmax(logits, -1).gather(-1, row[:, PROMPT:, None])[..., 0])
+        return torch.cat(rows)
+
+    learner = scores(model.get_base_model())
+    exact = scores(copy.deepcopy(model).float().get_base_model())
+
+    def compare(a: torch.Tensor, b: torch.Tensor) -> dict:
+        ratio = (a - b).exp()
+        outside = ((ratio < 0.95) | (ratio > 1.05)).float().mean().item()
+        return {"mean": ratio.mean().item(), "sd": ratio.std().item(), "share_outside_0.95_1.05": outside}
+
+    return {
+        "learner over sampler": compare(learner, own),
+        "sampler over fp32": compare(own, exact),
+        "learner over fp32": compare(learner, exact),
+    }
+
+
+def turnover(model: Any, size: str, device: str) -> dict:
+    """Continuous batching: 128 requests of 16 to 384 tokens over 32 slots. Tokens a second."""
+    engine = LocalEngine(Players(model), stop_ids=(), context_length=1024, slots=32)
+    rng = random.Random(0)
+    asked = [replace(r, max_tokens=rng.randint(16, 384)) for r in work(128, 384, SHAPES[size]["vocab_size"], seed=2)]
+    run(engine, asked)
+    return {"tokens_per_second": sum(r.max_tokens for r in asked) / seconds(lambda: run(engine, asked), device, 2)}
 
 
 def generate(model: Any, size: str, device: str, count: int) -> float:
@@ -156,6 +176,8 @@ def main() -> None:
     if "agreement" not in a.skip:
         result["agreement"] = agreement(model, a.size, a.device)
         print(result["agreement"], flush=True)
+    result["turnover"] = turnover(model, a.size, a.device)
+    print("turnover", result["turnover"], flush=True)
     if "adapters" not in a.skip and a.device == "cuda":
         players = (POLICY, "left", "right", "base")
         result["coterie_per_sequence_adapters"] = coterie(model, a.size, a.device, a.batches, bandwidth, players)

@@ -163,7 +163,7 @@ def test_weights_may_not_change_while_messages_are_decoded():
 def test_players_with_adapters_of_their_own(name, together):
     model = adapted(name, ("left", "right"))
     local, reference = engines(model, together)
-    asked = requests(12, 7, players=(POLICY, BASE, "left", "right"))
+    asked = requests(100 if DEVICE == "cuda" else 8, 7, players=(POLICY, BASE, "left", "right"))
     agree(run(local, asked), run(reference, asked))
     assert len({run(local, [replace(asked[0], player=p)])[0].logprobs for p in (POLICY, BASE, "left", "right")}) == 4
     with pytest.raises(CoterieError, match="no player is named nobody; this engine plays policy, base, left, right"):

@@ -48,7 +48,7 @@ def test_products_of_few_rows(dtype, rows, inner, outer):
 def test_norm_of_a_sum_and_of_parts(dtype):
     from coterie.engines import kernels
 
-    x, residual, weight = random(3, 40, dtype=dtype), random(3, 40, dtype=dtype), random(40, dtype=dtype)
+    x, residual, weight = random(3, 40, dtype=dtype), random(3, 40), random(40, dtype=dtype)
     total = residual.double() + x.double()
     expected = F.rms_norm(total, (40,), weight.double(), 1e-6)
     parts = torch.stack([0.25 * x.float(), 0.75 * x.float()])

@@ -1,7 +1,7 @@
 # pyright: reportMissingImports=false, reportIndexIssue=false
 """Grouped-query attention of one new token a row: rotates it, writes it to the cache and attends, in one kernel.
 
-The past is cut into parts so that few rows still fill the card. Shapes and rounding as in `kernels`.
+The past is cut into parts so that few rows still fill the card; a past of one tile is not cut. Shapes and rounding as in `kernels`.
 """
 
 import torch
@@ -10,7 +10,7 @@ import triton.language as tl
 
 from coterie.engines import kernels
 
-BLOCK, WARPS, STAGES = 64, 4, 2
+BLOCK, WARPS, STAGES = 128, 4, 1
 """Positions of a tile, warps and pipeline stages; measured in `bench/NOTES.md`."""
 
 
@@ -47,6 +47,9 @@ def _decode_attention(
     split = tl.program_id(2)
     slot = tl.load(row_slot + row).to(tl.int64)
     past = tl.load(row_past + row)
+    used = tl.maximum(tl.minimum(splits, tl.cdiv(past, BN)), 1)
+    if split >= used:
+        return
     dtype = qkv.dtype.element_ty
     half: tl.constexpr = D // 2
     g = tl.arange(0, GP)
@@ -56,7 +59,7 @@ def _decode_attention(
     live_q = (g < G)[:, None] & live_d[None, :]
     # The first tile of the past is asked for before anything is computed: with short pasts it is the only one.
     here = slot * slot_stride + head * head_stride
-    each = tl.cdiv(tl.cdiv(past, splits), BN) * BN
+    each = tl.cdiv(tl.cdiv(past, used), BN) * BN
     start = split * each
     end = tl.minimum(start + each, past)
     live_n = start + n < end
@@ -99,7 +102,7 @@ def _decode_attention(
         more_v = tl.load(values + more, mask=more_n[:, None] & live_d[None, :], other=0.0)
         top, total, acc = _attend(q, more_k, more_v, more_n, top, total, acc, scale)
     out_at = out + row * H * D + (head * G + g)[:, None] * D + d[None, :]
-    if splits == 1:
+    if used == 1:
         tl.store(out_at, (acc / total[:, None]).to(dtype), mask=live_q)
     else:
         group = row * K + head
@@ -108,11 +111,11 @@ def _decode_attention(
         tl.store(part_max + mine + g, top, cache_modifier=".cg")
         tl.store(part_sum + mine + g, total, cache_modifier=".cg")
         tl.debug_barrier()  # all threads' stores come before the arrival that publishes them
-        if tl.atomic_add(arrived + group, 1, sem="acq_rel") == splits - 1:
+        if tl.atomic_add(arrived + group, 1, sem="acq_rel") == used - 1:
             top = tl.full((GP,), float("-inf"), tl.float32)
             total = tl.zeros((GP,), tl.float32)
             acc = tl.zeros((GP, BD), tl.float32)
-            for i in range(splits):
+            for i in range(used):
                 theirs = (group * splits + i) * GP
                 their_top = tl.load(part_max + theirs + g, cache_modifier=".cg")
                 new_top = tl.maximum(top, their_top)

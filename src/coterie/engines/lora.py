@@ -3,16 +3,21 @@
 
 The adapters of one model are stacked: for each fused product of a layer, A (adapters, parts r, in) and B (adapters, out, r), where
 a fused product has several parts (q, k, v; gate, up) with an A each, and r is the largest rank (smaller ones are padded with
-zeros). The scaling is folded into B. Rows with adapter -1 play the base. Two small kernels a product read each row's A and B
-from the second-level cache; slower than merged weights, and the only way when seats of one batch play different adapters.
+zeros). The scaling is folded into B. Rows with adapter -1 play the base. In a decode step all A's are one product, and one kernel
+adds to each row what its own adapter's B makes of its own part. That reads every adapter once a step, whatever the batch: right for
+a population of a dozen, not for hundreds. Slower than merged weights, and the only way when a batch mixes adapters.
 """
 
 from collections.abc import Sequence
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 import triton
 import triton.language as tl
+
+_BN = 64
+"""Outputs of one program of the second kernel."""
 
 SITES: dict[str, tuple[str, ...]] = {
     "qkv": ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"),
@@ -22,36 +27,32 @@ SITES: dict[str, tuple[str, ...]] = {
 }
 
 
-@triton.jit
-def _shrink(x, a, out, adapter, IN, R, BR: tl.constexpr, BK: tl.constexpr):
-    row = tl.program_id(0).to(tl.int64)
-    which = tl.load(adapter + row).to(tl.int64)
-    if which < 0:
-        return
-    r = tl.program_id(1) * BR + tl.arange(0, BR)
-    acc = tl.zeros((BR,), tl.float32)
-    for at in range(0, IN, BK):
-        k = at + tl.arange(0, BK)
-        tile = tl.load(a + (which * R + r[:, None]) * IN + k[None, :], mask=(r < R)[:, None] & (k < IN)[None, :], other=0.0)
-        acc += tl.sum(tile.to(tl.float32) * tl.load(x + row * IN + k, mask=k < IN, other=0.0).to(tl.float32)[None, :], 1)
-    tl.store(out + row * R + r, acc, mask=r < R)
-
-
-@triton.jit
-def _expand(h, b, y, part, adapter, OUT, R, RANK, BN: tl.constexpr, RP: tl.constexpr):
-    row = tl.program_id(0).to(tl.int64)
-    which = tl.load(adapter + row).to(tl.int64)
-    if which < 0:
-        return
-    n = tl.program_id(1) * BN + tl.arange(0, BN)
+@triton.jit(do_not_specialize=["B"])
+def _expand(
+    h, b, y, blocks, adapter, B, OUT, WIDTH, RANK, ADAPTERS,
+    BM: tl.constexpr, BN: tl.constexpr, RP: tl.constexpr,
+):  # fmt: skip
+    """A block of outputs of one part, for BM rows: what each adapter adds to the rows that play it."""
+    block = blocks + tl.program_id(0) * 3
+    j = tl.arange(0, BN)
+    n = tl.load(block) + j
+    live_n = j < tl.load(block + 1)
+    part = tl.load(block + 2)
+    m = tl.program_id(1) * BM + tl.arange(0, BM)
     r = tl.arange(0, RP)
-    live = n < OUT
-    both = live[:, None] & (r < RANK)[None, :]
-    tile = tl.load(b + (which * OUT + n[:, None]) * RANK + r[None, :], mask=both, other=0.0).to(tl.float32)
-    own = tl.load(part + n, mask=live, other=0)[:, None] * RANK + r[None, :]
-    update = tl.sum(tile * tl.load(h + row * R + own, mask=both, other=0.0), 1)
-    at = y + row * OUT + n
-    tl.store(at, (tl.load(at, mask=live, other=0.0).to(tl.float32) + update).to(y.dtype.element_ty), mask=live)
+    live_m = m < B
+    live_r = r < RANK
+    which = tl.load(adapter + m, mask=live_m, other=-1)
+    acc = tl.zeros((BN, BM), tl.float32)
+    for a in range(ADAPTERS):
+        own = which == a
+        if tl.sum(own.to(tl.int32), 0) > 0:
+            up = tl.load(b + (a * OUT + n[:, None]) * RANK + r[None, :], mask=live_n[:, None] & live_r[None, :], other=0.0)
+            low = h + m[None, :] * (ADAPTERS * WIDTH) + a * WIDTH + part * RANK + r[:, None]
+            acc += tl.dot(up, tl.load(low, mask=own[None, :] & live_r[:, None], other=0.0), input_precision="ieee")
+    at = y + m[None, :] * OUT + n[:, None]
+    both = live_n[:, None] & live_m[None, :]
+    tl.store(at, (tl.load(at, mask=both, other=0.0).to(tl.float32) + acc).to(y.dtype.element_ty), mask=both)
 
 
 class Stack:
@@ -79,8 +80,13 @@ class Stack:
                 device = linears[0].weight.device
                 a = torch.zeros(len(names), len(paths) * self.rank, linears[0].in_features, dtype=dtype, device=device)
                 b = torch.zeros(len(names), sum(outs), self.rank, dtype=dtype, device=device)
-                part = torch.repeat_interleave(torch.arange(len(outs), dtype=torch.int32), torch.tensor(outs)).to(device)
-                sites[site] = (a, b, part)
+                starts = [sum(outs[:i]) for i in range(len(outs))]
+                blocks = [
+                    (s + at, min(_BN, n - at), i)
+                    for i, (s, n) in enumerate(zip(starts, outs, strict=True))
+                    for at in range(0, n, _BN)
+                ]
+                sites[site] = (a, b, torch.tensor(blocks, dtype=torch.int32, device=device))
             self._sites.append(sites)
         self.refill(model)
 
@@ -107,16 +113,17 @@ class Stack:
     def add(self, y: torch.Tensor, x: torch.Tensor, layer: int, site: str, adapter: int | torch.Tensor) -> None:
         """Adds the update of x (rows, in) to y (rows, out) in place: of one adapter for all rows (a prefill), or of each row's
         own (int32, rows)."""
-        a, b, part = self._sites[layer][site]
+        a, b, blocks = self._sites[layer][site]
         if isinstance(adapter, int):
             if adapter >= 0:
-                h = x @ a[adapter].t()
-                halves = zip(h.split(self.rank, 1), b[adapter].split(self._outs[site]), y.split(self._outs[site], 1), strict=True)
-                for low, up, out in halves:
-                    out.addmm_(low, up.t())
+                low = F.linear(x, a[adapter]).split(self.rank, 1)
+                ups, outs = b[adapter].split(self._outs[site]), y.split(self._outs[site], 1)
+                for h, up, out in zip(low, ups, outs, strict=True):
+                    out.addmm_(h, up.t())
             return
-        h = torch.empty(len(x), a.shape[1], dtype=torch.float32, device=x.device)
-        _shrink[(len(x), triton.cdiv(a.shape[1], 4))](x, a, h, adapter, a.shape[2], a.shape[1], 4, 1024, num_warps=4)
-        _expand[(len(x), triton.cdiv(b.shape[1], 256))](
-            h, b, y, part, adapter, b.shape[1], a.shape[1], self.rank, 256, max(2, triton.next_power_of_2(self.rank)), num_warps=4
-        )
+        h = F.linear(x, a.flatten(0, 1))
+        rows = 16 if len(x) <= 16 else 32
+        _expand[(len(blocks), triton.cdiv(len(x), rows))](
+            h, b, y, blocks, adapter, len(x), b.shape[1], a.shape[1], self.rank, len(self.names),
+            rows, _BN, max(16, triton.next_power_of_2(self.rank)), num_warps=4,
+        )  # fmt: skip
