@@ -54,6 +54,7 @@ class _Clock(TrainerCallback):
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         self.times.append(self._now() - self._start)
+        print(f"TRL: {self.times[-1]:.1f} s for {self.lengths[len(self.times) - 1]} tokens in a row", flush=True)
 
     @staticmethod
     def _now() -> float:

@@ -20,6 +20,7 @@ from coterie.seeding import stream
 from coterie.types import CoterieError
 
 ALL = LoraConfig().targets
+WAYS = ((packed_logprobs, pack), (completion_logprobs, collate))
 # SmolLM2 is a Llama with tied embeddings; Qwen2.5 is a Qwen2, tied up to 3B
 MODELS = {
     "qwen2": ("qwen2", {}),
@@ -157,6 +158,21 @@ def test_a_packed_learner_takes_the_same_steps(budget, recompute):
         assert ours == pytest.approx({k: v for k, v in theirs.items() if k != "micro_batch_tokens"}, rel=1e-4, abs=1e-5)
     for name, expected in runs[0][1].items():
         torch.testing.assert_close(runs[1][1][name], expected, atol=1e-4, rtol=1e-3)
+
+
+def test_the_active_adapter_of_several_is_the_one_that_counts():
+    from peft import LoraConfig as Peft
+
+    model, rows = adapted("qwen2"), ragged_rows()
+    expected = packed(model, rows)[0]
+    model.add_adapter("other", Peft(r=2, target_modules=["q_proj"], init_lora_weights=False))
+    assert torch.equal(packed(model, rows)[0], expected)
+    model.set_adapter("other")
+    assert why_not_packed(model) is None
+    with torch.no_grad():
+        ours, theirs = (way(model, pack_or_collate(rows, [1.0] * len(rows))) for way, pack_or_collate in WAYS)
+    torch.testing.assert_close(ours, theirs, atol=2e-5, rtol=0)
+    assert (ours - expected).abs().max() > 0.01
 
 
 def test_what_cannot_be_packed_says_why():

@@ -34,10 +34,12 @@ class Linear:
 
 
 def linear_of(module: Any) -> Linear:
-    """The layer that `module` is: a plain linear one, or PEFT's with one adapter."""
+    """The layer that `module` is: a plain linear one, or PEFT's with one active adapter, which may leave this layer out."""
     if not hasattr(module, "base_layer"):
         return Linear(module.weight, module.bias)
     base, (name,) = module.base_layer, module.active_adapters
+    if name not in module.lora_A:
+        return Linear(base.weight, base.bias)
     return Linear(base.weight, base.bias, module.lora_A[name].weight, module.lora_B[name].weight, module.scaling[name])
 
 

@@ -30,6 +30,8 @@ def why_not_packed(model: Any) -> str | None:
         return "all of its weights are trained"
     if any(parameter.requires_grad and "lora_" not in name for name, parameter in model.named_parameters()):
         return "weights outside of the adapter are trained"
+    if len(model.active_adapters) != 1:
+        return "several adapters are active at once"
     causal = model.get_base_model()
     reason = unsupported(causal)
     if reason:
@@ -38,7 +40,8 @@ def why_not_packed(model: Any) -> str | None:
         return "its head has an adapter or a bias"
     if any(hasattr(module, "base_layer") for module in (causal.model.embed_tokens, causal.model.norm)):
         return "its embeddings have an adapter"
-    if any(config.lora_dropout or config.use_dora or config.lora_bias for config in model.peft_config.values()):
+    adapter = model.peft_config[model.active_adapters[0]]
+    if adapter.lora_dropout or adapter.use_dora or adapter.lora_bias:
         return "its adapter has dropout, a bias or magnitudes"
     return None
 
