@@ -137,8 +137,9 @@ def turnover(model: Any, size: str, device: str) -> dict:
     return {"tokens_per_second": sum(r.max_tokens for r in asked) / seconds(lambda: run(engine, asked), device, 2)}
 
 
-def generate(model: Any, size: str, device: str, count: int) -> float:
-    """Tokens a second of transformers' generate with the adapter unmerged, which is what a recipe without an engine does."""
+def generate(size: str, device: str, count: int) -> float:
+    """Tokens a second of transformers' generate with one adapter, unmerged, which is what a recipe without an engine does."""
+    model = make_model(size, device)
     ids = torch.randint(SHAPES[size]["vocab_size"], (count, PROMPT), device=device)
 
     def once(new: int) -> None:
@@ -147,7 +148,8 @@ def generate(model: Any, size: str, device: str, count: int) -> float:
             model.generate(input_ids=ids, attention_mask=torch.ones_like(ids), **options)
 
     once(8)
-    return count * NEW / seconds(lambda: once(NEW), device, 1)
+    once(NEW)
+    return count * NEW / seconds(lambda: once(NEW), device, 2)
 
 
 def vllm(size: str, batches: list[int]) -> tuple[dict[str, float], str | None]:
@@ -169,7 +171,7 @@ def main() -> None:
     parser.add_argument("--out")
     a = parser.parse_args()
     bandwidth = copy_bandwidth(a.device)
-    peers, reason = ({}, "skipped") if "vllm" in a.skip else vllm(a.size, a.batches)
+    peers, reason = ({}, "left out on the command line") if "vllm" in a.skip else vllm(a.size, a.batches)
     model = make_model(a.size, a.device, ("default", "left", "right"))
     result: dict[str, Any] = {**facts(a.device), "size": a.size, "prompt": PROMPT, "new": NEW, "copy_bytes_per_second": bandwidth}
     result["coterie"] = coterie(model, a.size, a.device, a.batches, bandwidth)
@@ -182,7 +184,7 @@ def main() -> None:
         players = (POLICY, "left", "right", "base")
         result["coterie_per_sequence_adapters"] = coterie(model, a.size, a.device, a.batches, bandwidth, players)
     if "generate" not in a.skip:
-        result["hf_generate"] = {"32": generate(model, a.size, a.device, 32)}
+        result["hf_generate"] = {"32": generate(a.size, a.device, 32)}
         print(f"transformers generate with LoRA, 32: {result['hf_generate']['32']:.0f} tokens/s", flush=True)
     result["vllm_lora_logprobs"] = peers or {"not_run": reason}
     rate = lambda count: result["coterie"].get(str(count), {}).get("tokens_per_second")  # noqa: E731

@@ -1,6 +1,7 @@
 """The local engine against transformers: same requests, same messages, same log-probabilities."""
 
 import random
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -150,3 +151,24 @@ def test_greedy_takes_the_likeliest_token():
     with torch.no_grad():
         logits = model(torch.tensor([[3, 4, 5, *completion.ids]])).logits[0, 2:-1]
     assert list(completion.ids) == logits.argmax(-1).tolist()
+
+
+def test_players_may_be_further_adapters_of_the_model():
+    model = adapted("qwen2")
+    model.add_adapter("other", LoraConfig(r=2, target_modules=["q_proj", "up_proj"], init_lora_weights=False))
+    trained = {key for key, parameter in model.named_parameters() if parameter.requires_grad}
+    local, reference = engines(model)
+    asked = [replace(request, player=player) for request in requests(4) for player in (POLICY, "other", BASE)]
+    for ours, theirs in zip(run(local, asked), run(reference, asked), strict=True):
+        assert ours.ids == theirs.ids
+        np.testing.assert_allclose(ours.logprobs, theirs.logprobs, atol=1e-4)
+    assert {key for key, parameter in model.named_parameters() if parameter.requires_grad} == trained
+    for engine in (local, reference):
+        with pytest.raises(CoterieError, match="no player is named nobody; this engine plays policy, base, other"):
+            run(engine, [replace(asked[0], player="nobody")])
+
+
+def test_an_adapter_that_is_more_than_a_low_rank_update_is_refused():
+    model = get_peft_model(tiny_model("qwen2"), LoraConfig(r=2, target_modules=["q_proj"], use_dora=True))
+    with pytest.raises(CoterieError, match="adapter default uses use_dora"):
+        engines(model)

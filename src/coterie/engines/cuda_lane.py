@@ -8,6 +8,7 @@ order of completions repeats.
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from itertools import chain, islice
 
@@ -69,6 +70,10 @@ class CudaLane:
         self._side = torch.cuda.Stream(self.device) if self.device.type == "cuda" else None
 
     def step(self) -> list[tuple[int, Completion]]:
+        with torch.cuda.device(self.device) if self._side is not None else nullcontext():
+            return self._advance()
+
+    def _advance(self) -> list[tuple[int, Completion]]:
         done: list[tuple[int, Completion]] = []
         if self._should_admit():
             done += self._admit()

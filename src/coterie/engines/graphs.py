@@ -50,7 +50,7 @@ class Steps:
             self._step(rows, truncating)
         torch.cuda.current_stream().wait_stream(side)
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, pool=self._pool):
+        with torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"):
             self._step(rows, truncating)
         self._pool = self._pool or graph.pool()
         return graph, rows

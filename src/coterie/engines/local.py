@@ -192,14 +192,14 @@ class LocalEngine:
         self._stale: set[Player] = set()
         self._tickets = 0
         with players.as_module(BASE) as model:
-            reason = dec.unsupported(model)
+            reason = dec.unsupported(model) or players.unsupported()
             device = model.model.embed_tokens.weight.device
         if reason:
             raise CoterieError(f'engine.kind = "local" cannot run this model ({reason}); set engine.kind=hf')
         self._kernels = device.type == "cuda" if kernels is None else kernels
         self._together = together
-        if together and not self._kernels:
-            raise CoterieError("players can only be decoded together on CUDA")
+        if together and not (self._kernels and players.adapters):
+            raise CoterieError("players can only be decoded together on CUDA, and only when they are adapters of one model")
         if self._kernels and importlib.util.find_spec("triton") is None:
             raise CoterieError('engine.kind = "local" needs Triton on CUDA (pip install triton); or set engine.kind=hf')
 

@@ -16,6 +16,8 @@ import torch.nn.functional as F
 import triton
 import triton.language as tl
 
+from coterie.types import CoterieError
+
 _BN = 64
 """Outputs of one program of the second kernel."""
 
@@ -88,6 +90,10 @@ class Stack:
                 ]
                 sites[site] = (a, b, torch.tensor(blocks, dtype=torch.int32, device=device))
             self._sites.append(sites)
+        covered = sum(len(paths) for paths in SITES.values()) * len(self._sites)
+        adapted = sum(any(name in getattr(module, "lora_A", ()) for name in self.names) for module in model.modules())
+        if adapted > covered or any(name in getattr(model.lm_head, "lora_A", ()) for name in self.names):
+            raise CoterieError("players can only be decoded together when their adapters are on the projections of the layers")
         self.refill(model)
 
     def index(self, name: str | None) -> int:

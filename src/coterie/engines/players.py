@@ -52,6 +52,16 @@ class Players:
             return None
         return self._policy_adapters()[0] if player == POLICY else player
 
+    def unsupported(self) -> str | None:
+        """Why `weight` cannot compute what an adapter of the model computes, or None. Plain LoRA on linear layers only."""
+        for name, config in (self.model.peft_config if self._adapted else {}).items():
+            if config.peft_type != "LORA":
+                return f"adapter {name} is of type {config.peft_type}"
+            for option in ("use_dora", "lora_bias", "modules_to_save", "trainable_token_indices"):
+                if getattr(config, option, None):
+                    return f"adapter {name} uses {option}"
+        return None
+
     def _policy_adapters(self) -> list[str]:
         return list(self.model.active_adapters) if self._adapted else []
 
