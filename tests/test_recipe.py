@@ -128,3 +128,15 @@ def test_a_resolved_config_survives_its_file():
     c = config()
     text = tomli_w.dumps(c.model_dump(mode="json", exclude_none=True))
     assert RunConfig.model_validate(tomllib.loads(text)) == c
+
+
+def test_every_setting_is_listed_and_can_be_set():
+    from coterie.report.settings import settings
+
+    listed = {key: default for key, default, _ in settings()}
+    assert listed["train.optimizer.lr"] == "0.0001"
+    assert listed["model.adapter[lora].rank"] == "32"
+    assert listed["tasks[gsm8k].kind"] == "gsm8k"
+    for key, default in listed.items():
+        if key.startswith(("train.", "evaluate.", "model.path", "protocol.message")) and default not in ("(none)", "(needed)"):
+            config(f"{key}={default}")

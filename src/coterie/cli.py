@@ -1,4 +1,4 @@
-"""The command line: `coterie run`, `eval`, `compare`, `chat`, `recipes`. Mistakes in what was given exit with 2."""
+"""The command line: `coterie run`, `eval`, `compare`, `chat`, `recipes`, `settings`. Mistakes in what was given exit with 2."""
 
 import os
 import signal
@@ -8,6 +8,7 @@ from typing import Annotated
 
 from cyclopts import App, CycloptsError, Parameter
 from rich.console import Console
+from rich.markup import escape
 
 from coterie import __version__
 from coterie.types import CoterieError
@@ -20,7 +21,8 @@ app = App(
 console = Console(highlight=False)
 errors = Console(stderr=True, highlight=False)
 
-Several = Parameter(consume_multiple=True)
+Several = Parameter(consume_multiple=True, negative=(), show_default=False)
+Flag = Parameter(negative=(), show_default=False)
 
 
 def main() -> None:
@@ -46,6 +48,7 @@ def main() -> None:
 @app.command
 def run(
     recipe: str,
+    /,
     *,
     profile: str | None = None,
     model: str | None = None,
@@ -54,7 +57,7 @@ def run(
     steps: int | None = None,
     set: Annotated[tuple[str, ...], Several] = (),
     out: Path | None = None,
-    resume: bool = False,
+    resume: Annotated[bool, Flag] = False,
     workers: int | None = None,
     threads: int | None = None,
 ) -> int:
@@ -123,6 +126,7 @@ def run(
 @app.command(name="eval")
 def evaluate(
     run: Path,
+    /,
     *,
     set: Annotated[tuple[str, ...], Several] = (),
     name: str = "again",
@@ -152,7 +156,7 @@ def evaluate(
 
 
 @app.command
-def compare(folder: Path, *, recipe: str | None = None, json: Path | None = None) -> None:
+def compare(folder: Path, /, *, recipe: str | None = None, json: Path | None = None, records: Path | None = None) -> None:
     """Compare the arms of finished runs over their seeds.
 
     Parameters
@@ -163,12 +167,14 @@ def compare(folder: Path, *, recipe: str | None = None, json: Path | None = None
         The recipe that says which arm is the baseline; by default the one that the records name.
     json
         Also write the summary to this file.
+    records
+        Also copy the record of each finished run into this folder, as ARM-seedK.json, to be kept and compared later.
     """
     from coterie.experiment import summarise
     from coterie.recipe import load_recipe
     from coterie.records import write_json
     from coterie.report.terminal import print_results
-    from coterie.results import read_records
+    from coterie.results import keep_records, read_records
 
     trained, untrained = read_records(folder)
     named = recipe or next(iter([*trained, *untrained.values()]))["recipe"]
@@ -176,6 +182,27 @@ def compare(folder: Path, *, recipe: str | None = None, json: Path | None = None
     print_results(results, console)
     if json:
         write_json(json, results)
+    if records:
+        kept = keep_records(trained, untrained, records)
+        console.print(f"{kept} records are in {records}", markup=False, soft_wrap=True)
+
+
+@app.command
+def settings(prefix: str = "", /) -> None:
+    """List every setting that --set takes, with its default and meaning.
+
+    Parameters
+    ----------
+    prefix
+        Only the settings whose key begins so, for example train.optimizer.
+    """
+    from coterie.report.settings import settings as every
+
+    for key, default, meaning in every():
+        if key.startswith(prefix):
+            console.print(f"[bold]{escape(key)}[/bold] = {escape(default)}", soft_wrap=True)
+            if meaning:
+                console.print(f"    {' '.join(meaning.split())}", markup=False, soft_wrap=True)
 
 
 @app.command
@@ -196,6 +223,7 @@ def recipes() -> None:
 @app.command
 def chat(
     recipe: str,
+    /,
     *,
     run: Path | None = None,
     arm: str | None = None,

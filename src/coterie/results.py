@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from coterie.records import read_json
+from coterie.records import read_json, write_json
 from coterie.runs import RunFolder, versions
 from coterie.stats.compare import compare
 from coterie.stats.comparison import as_row
@@ -47,6 +47,19 @@ def read_records(folder: Path) -> tuple[list[dict[str, Any]], dict[str, dict[str
         )
     _same(folder, [*trained, *untrained.values()])
     return trained, untrained
+
+
+def keep_records(trained: Sequence[dict[str, Any]], untrained: dict[str, dict[str, Any]], folder: Path) -> int:
+    """Write each record into `folder`, under the name by which `read_records` finds it. One that is there already and differs is
+    refused, so that results accumulate and are never replaced."""
+    named = {run_name(r["arm"], r["seed"]): r for r in trained} | {untrained_name(arm): r for arm, r in untrained.items()}
+    files = {folder / f"{name}.json": record for name, record in named.items()}
+    for file, record in files.items():
+        if file.exists() and read_json(file) != record:
+            raise CoterieError(f"{file} holds another record; choose another folder with --records, or remove it")
+    for file, record in files.items():
+        write_json(file, record)
+    return len(files)
 
 
 def _same(folder: Path, records: Sequence[dict[str, Any]]) -> None:

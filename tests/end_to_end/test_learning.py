@@ -11,7 +11,7 @@ from coterie.worker import play_run
 @pytest.mark.slow
 @pytest.mark.parametrize(("arm", "low", "high"), [("chat", 0.6, 1.0), ("off", 0.0, 0.1)])
 def test_reward_rises_only_where_messages_arrive(tmp_path, arm, low, high):
-    """Fifty steps of the recipe's own settings, on fewer held-out tasks; the whole experiment reaches 0.95 and more with messages."""
+    """Fifty steps of the recipe's own settings, on fewer held-out tasks; the whole recipe reaches 0.95 and more with messages."""
     sets = ("tasks.held_out=100", "evaluate.cross_play=false")
     experiment = plan(load_recipe("talk-to-solve"), arms=[arm], seeds=[1], steps=50, sets=sets, out=tmp_path)
     job = experiment.jobs[-1]

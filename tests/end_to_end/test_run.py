@@ -67,6 +67,17 @@ def test_run_compare_eval_and_chat(cli, tmp_path):
     assert code == 0
     assert comparison["verdict"] in text
 
+    kept = tmp_path / "kept"
+    assert cli("compare", out, "--records", kept)[0] == 0
+    assert sorted(p.name for p in kept.iterdir()) == [
+        "chat-seed17.json", "chat-seed18.json", "chat-untrained.json", "off-seed17.json", "off-seed18.json", "off-untrained.json"
+    ]  # fmt: skip
+    assert cli("compare", kept)[1] == text
+    assert cli("compare", out, "--records", kept)[0] == 0
+    (kept / "off-seed17.json").write_text((kept / "off-seed18.json").read_text())
+    code, text = cli("compare", out, "--records", kept)
+    assert (code, "off-seed17.json holds another record" in text) == (2, True)
+
     code, text = cli("eval", run, "--set", "evaluate.sampling.temperature=0", "--name", "greedy")
     assert code == 0
     greedy = json.loads((run / "evaluations" / "greedy.json").read_text())

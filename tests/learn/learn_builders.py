@@ -13,6 +13,8 @@ from coterie.seeding import stream
 from coterie.types import Row
 
 VOCABULARY = 37
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+HALF = torch.bfloat16 if DEVICE == "cuda" else torch.float16  # which Triton's interpreter, on numpy, has
 _KINDS = {
     "qwen2": (Qwen2Config, Qwen2ForCausalLM),
     "qwen3": (Qwen3Config, Qwen3ForCausalLM),
@@ -130,3 +132,14 @@ def lora_learner(
 
 def weights_of(learner: Learner) -> dict[str, torch.Tensor]:
     return {name: parameter.detach().clone() for name, parameter in learner.trainable.items()}
+
+
+def draw(*shape: int, grad: bool = True, dtype: torch.dtype = HALF) -> torch.Tensor:
+    return torch.randn(*shape).to(DEVICE, dtype).requires_grad_(grad)
+
+
+def assert_near(pairs, relative: float = 4e-3) -> None:
+    """Each pair's norm of the difference is small against the second's norm."""
+    for ours, theirs in pairs:
+        assert torch.isfinite(ours).all()
+        assert (ours.double() - theirs.double()).norm() <= relative * theirs.double().norm()

@@ -1,0 +1,40 @@
+"""Every setting with its default and meaning, read from the configuration models themselves."""
+
+import typing
+from collections.abc import Iterator
+from typing import Any
+
+from pydantic.fields import FieldInfo
+
+from coterie.config import Config, RunConfig
+
+
+def settings(model: type[Config] = RunConfig, prefix: str = "") -> Iterator[tuple[str, str, str]]:
+    """(key, default as it would be written after `--set key=`, meaning) of every setting below `model`; settings of one kind of a
+    table carry that kind in brackets."""
+    for name, field in model.model_fields.items():
+        if not prefix and name in ("recipe", "profile", "arm", "seed"):
+            continue  # these have options of their own
+        tables = _models(field.annotation)
+        if not tables:
+            yield prefix + name, _written(field), field.description or ""
+        for table in tables:
+            kind = f"[{_kind_of(table.model_fields['kind'])}]" if len(tables) > 1 else ""
+            yield from settings(table, f"{prefix}{name}{kind}.")
+
+
+def _written(field: FieldInfo) -> str:
+    if field.is_required():
+        return _kind_of(field) or "(needed)"
+    value = field.default
+    return "(none)" if value is None else str(list(value) if isinstance(value, tuple) else value).replace("'", '"')
+
+
+def _kind_of(field: FieldInfo) -> str:
+    return str(typing.get_args(field.annotation)[0]) if typing.get_origin(field.annotation) is typing.Literal else ""
+
+
+def _models(annotation: Any) -> list[type[Config]]:
+    if isinstance(annotation, type) and issubclass(annotation, Config):
+        return [annotation]
+    return [model for argument in typing.get_args(annotation) for model in _models(argument)]
