@@ -1,6 +1,6 @@
 """Triton kernels for what the learner's pass spends on memory, not on arithmetic: norms, rotary positions, the gate, log-softmax.
 
-Imported only where there is a CUDA device (`ops` dispatches). Each reads its inputs once, computes in fp32 and rounds once. `ops`
+Imported only where there is a CUDA device (`ops` dispatches). Each reads its inputs once and computes in fp32. `ops`
 has the same functions in plain torch, which these are tested against.
 T tokens, E width, H heads, D head size, I inner width, n positions, V vocabulary.
 """
@@ -26,13 +26,15 @@ def _add_norm(x, delta, weight, total, normed, rstd, width, eps, HAS_DELTA: tl.c
         tl.store(total + row * width + columns, value, mask=inside)
     scale = tl.rsqrt(tl.sum(value * value, 0) / width + eps)
     tl.store(rstd + row, scale)
-    tl.store(normed + row * width + columns, value * scale * tl.load(weight + columns, mask=inside, other=0.0), mask=inside)
+    hat = (value * scale).to(normed.dtype.element_ty).to(tl.float32)  # rounded where transformers and the sampler round
+    tl.store(normed + row * width + columns, hat * tl.load(weight + columns, mask=inside, other=0.0), mask=inside)
 
 
 def add_norm(x_TE: Tensor, delta_TE: Tensor | None, weight_E: Tensor, eps: float) -> tuple[Tensor, Tensor, Tensor]:
-    """x + delta, its RMS norm, and 1 / rms (T, fp32)."""
+    """x + delta in x's precision, its RMS norm in the weight's, and 1 / rms (T, fp32)."""
     rows, width = x_TE.shape
-    total, normed = (torch.empty_like(x_TE) if delta_TE is not None else x_TE), torch.empty_like(x_TE)
+    total = torch.empty_like(x_TE) if delta_TE is not None else x_TE
+    normed = torch.empty_like(x_TE, dtype=weight_E.dtype)
     rstd = torch.empty(rows, dtype=torch.float32, device=x_TE.device)
     block = triton.next_power_of_2(width)
     _launch(_add_norm)[(rows,)](
@@ -42,7 +44,10 @@ def add_norm(x_TE: Tensor, delta_TE: Tensor | None, weight_E: Tensor, eps: float
 
 
 @triton.jit
-def _norm_backward(gradient, direct, total, weight, rstd, result, width, HAS_DIRECT: tl.constexpr, BLOCK: tl.constexpr):
+def _norm_backward(
+    gradient, direct, total, weight, rstd, result, rounded, width,
+    HAS_DIRECT: tl.constexpr, ROUND: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
     row = tl.program_id(0).to(tl.int64)
     columns = tl.arange(0, BLOCK)
     inside = columns < width
@@ -54,16 +59,20 @@ def _norm_backward(gradient, direct, total, weight, rstd, result, width, HAS_DIR
     if HAS_DIRECT:
         value += tl.load(direct + at, mask=inside, other=0.0).to(tl.float32)
     tl.store(result + at, value, mask=inside)
+    if ROUND:
+        tl.store(rounded + at, value, mask=inside)
 
 
-def norm_backward(gradient_TE: Tensor, direct_TE: Tensor | None, total_TE: Tensor, weight_E: Tensor, rstd_T: Tensor) -> Tensor:
-    """The gradient of x (and of delta): through the norm, plus what reached the sum directly."""
+def norm_backward(
+    gradient_TE: Tensor, direct_TE: Tensor | None, total_TE: Tensor, weight_E: Tensor, rstd_T: Tensor, dtype: torch.dtype
+) -> tuple[Tensor, Tensor]:
+    """The gradient through the norm, plus what reached the sum directly: of x, and the same in `dtype`, of delta."""
     rows, width = total_TE.shape
     result, block = torch.empty_like(total_TE), triton.next_power_of_2(width)
-    _launch(_norm_backward)[(rows,)](
-        gradient_TE, direct_TE, total_TE, weight_E, rstd_T, result, width, direct_TE is not None, block, num_warps=_warps(block)
-    )
-    return result
+    rounded = result if dtype == result.dtype else torch.empty_like(result, dtype=dtype)
+    arguments = (gradient_TE, direct_TE, total_TE, weight_E, rstd_T, result, rounded, width)
+    _launch(_norm_backward)[(rows,)](*arguments, direct_TE is not None, rounded is not result, block, num_warps=_warps(block))
+    return result, rounded
 
 
 @triton.jit
@@ -97,7 +106,8 @@ def _gate(gate, up, result, count, BLOCK: tl.constexpr):
     at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     inside = at < count
     g = tl.load(gate + at, mask=inside, other=0.0).to(tl.float32)
-    tl.store(result + at, g * tl.sigmoid(g) * tl.load(up + at, mask=inside, other=0.0).to(tl.float32), mask=inside)
+    activated = (g * tl.sigmoid(g)).to(result.dtype.element_ty).to(tl.float32)
+    tl.store(result + at, activated * tl.load(up + at, mask=inside, other=0.0).to(tl.float32), mask=inside)
 
 
 def gate(gate_TI: Tensor, up_TI: Tensor) -> Tensor:
@@ -115,7 +125,7 @@ def _gate_backward(gate, up, gradient, result, gate_gradient, up_gradient, count
     u = tl.load(up + at, mask=inside, other=0.0).to(tl.float32)
     d = tl.load(gradient + at, mask=inside, other=0.0).to(tl.float32)
     sigma = tl.sigmoid(g)
-    tl.store(result + at, g * sigma * u, mask=inside)
+    tl.store(result + at, (g * sigma).to(result.dtype.element_ty).to(tl.float32) * u, mask=inside)
     tl.store(up_gradient + at, d * g * sigma, mask=inside)
     tl.store(gate_gradient + at, d * u * sigma * (1.0 + g * (1.0 - sigma)), mask=inside)
 

@@ -1,7 +1,8 @@
 """The steps of a decoder layer between its products, each with its backward pass written out.
 
 On CUDA they run as one kernel each (`kernels`); the plain torch given here is what those are tested against, and what other devices
-run. All compute in fp32 and round once. T tokens, E width, H heads, D head size, I inner width, n positions, V vocabulary.
+run. All compute in fp32 and round where transformers and
+the sampler round. T tokens, E width, H heads, D head size, I inner width, n positions, V vocabulary.
 """
 
 import importlib.util
@@ -33,9 +34,9 @@ class _AddNorm(Function):
             total_TE = x_TE if delta_TE is None else x_TE + delta_TE
             wide_TE = total_TE.float()
             rstd_T = torch.rsqrt(wide_TE.square().mean(-1) + eps)
-            normed_TE = (wide_TE * rstd_T[:, None] * weight_E.float()).to(x_TE.dtype)
+            normed_TE = (wide_TE * rstd_T[:, None]).to(weight_E.dtype) * weight_E
         ctx.save_for_backward(total_TE, rstd_T)
-        ctx.weight_E = weight_E
+        ctx.weight_E, ctx.dtype = weight_E, None if delta_TE is None else delta_TE.dtype
         return normed_TE if delta_TE is None else (total_TE, normed_TE)
 
     @staticmethod
@@ -44,22 +45,24 @@ class _AddNorm(Function):
         direct_TE, gradient_TE = gradients if len(gradients) == 2 else (None, gradients[0])
         if kernels := _kernels(total_TE):
             whole = None if direct_TE is None else direct_TE.contiguous()
-            result_TE = kernels.norm_backward(gradient_TE.contiguous(), whole, total_TE, weight_E, rstd_T)
+            dtype = ctx.dtype or total_TE.dtype
+            result_TE, delta_TE = kernels.norm_backward(gradient_TE.contiguous(), whole, total_TE, weight_E, rstd_T, dtype)
         else:
             hat_TE = total_TE.float() * rstd_T[:, None]
             weighted_TE = gradient_TE.float() * weight_E.float()
             wide_TE = rstd_T[:, None] * (weighted_TE - hat_TE * (weighted_TE * hat_TE).mean(-1, keepdim=True))
-            result_TE = (wide_TE if direct_TE is None else wide_TE + direct_TE.float()).to(total_TE.dtype)
-        return result_TE, None if direct_TE is None else result_TE, None, None
+            wide_TE = wide_TE if direct_TE is None else wide_TE + direct_TE.float()
+            result_TE, delta_TE = wide_TE.to(total_TE.dtype), wide_TE.to(ctx.dtype or total_TE.dtype)
+        return result_TE, None if ctx.dtype is None else delta_TE, None, None
 
 
 def norm(x_TE: Tensor, weight_E: Tensor, eps: float) -> Tensor:
-    """RMS norm over the last axis, with a frozen weight (1910.07467)."""
+    """RMS norm over the last axis (1910.07467), with a frozen weight, whose precision the result has."""
     return _AddNorm.apply(x_TE, None, weight_E, eps)  # pyright: ignore[reportReturnType]
 
 
 def add_norm(x_TE: Tensor, delta_TE: Tensor, weight_E: Tensor, eps: float) -> tuple[Tensor, Tensor]:
-    """x + delta, and its RMS norm."""
+    """x + delta, in the precision of x, and its RMS norm, in that of the weight."""
     return _AddNorm.apply(x_TE, delta_TE, weight_E, eps)  # pyright: ignore[reportReturnType]
 
 
@@ -92,7 +95,7 @@ def gate(gate_TI: Tensor, up_TI: Tensor) -> Tensor:
     """silu(gate) * up; its backward pass is `gate_backward`, called by the product that follows."""
     if kernels := _kernels(gate_TI):
         return kernels.gate(gate_TI, up_TI)
-    return (F.silu(gate_TI.float()) * up_TI.float()).to(gate_TI.dtype)
+    return F.silu(gate_TI) * up_TI
 
 
 def gate_backward(gate_TI: Tensor, up_TI: Tensor, gradient_TI: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -101,7 +104,7 @@ def gate_backward(gate_TI: Tensor, up_TI: Tensor, gradient_TI: Tensor) -> tuple[
         return kernels.gate_backward(gate_TI, up_TI, gradient_TI)
     g, u, d = gate_TI.float(), up_TI.float(), gradient_TI.float()
     sigma = torch.sigmoid(g)
-    parts = (g * sigma * u, d * u * sigma * (1 + g * (1 - sigma)), d * g * sigma)
+    parts = ((g * sigma).to(gate_TI.dtype) * up_TI, d * u * sigma * (1 + g * (1 - sigma)), d * g * sigma)
     return tuple(part.to(gate_TI.dtype) for part in parts)  # pyright: ignore[reportReturnType]
 
 

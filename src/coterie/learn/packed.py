@@ -141,7 +141,9 @@ def hidden_states(model: Any, batch: Batch, *, recompute: bool = False) -> Tenso
     assert layout is not None, "a padded batch"
     causal = model.get_base_model()
     x_TE = F.embedding(batch.ids_BT[0], causal.model.embed_tokens.weight)
+    # The residual stream is fp32, as the sampler's on a GPU: in bf16 it would be the largest single source of noise.
     cos_TD, sin_TD = (t[0].contiguous() for t in causal.model.rotary_emb(x_TE[None], layout.position_T[None]))
+    x_TE = x_TE.float()
     delta_TE = None
     for module in causal.model.layers:
         layer = _layer(module, causal.config)
