@@ -37,7 +37,7 @@ class Forward:
         rope_type = getattr(decoder.rotary, "rope_type", "default")
         if rope_type in _GROWING_ROPE:
             raise CoterieError(f'engine.kind = "local" cannot run {rope_type} rotary positions on CUDA; set engine.kind=hf')
-        self.decoder, self.stack = decoder, stack
+        self.decoder, self.stack, self.context_length = decoder, stack, context_length
         self.shape = (decoder.heads, decoder.key_heads, decoder.head_size)
         device = decoder.embedding.device
         positions = torch.arange(context_length, device=device)[None]

@@ -221,10 +221,13 @@ class CudaLane:
         done = self._collect(keep=0)
         if not self.active:
             self.cache = self.steps = None  # nothing to keep: let go of the old memory first
-        span = max(self.span, 512, 1 << (span - 1).bit_length())
-        slots = max(have, min(self.limit, next((b for b in BUCKETS if b >= slots), slots)), len(self.active))
-        slots = min(slots, max(self._affordable(span), len(self.active)))
-        if slots == 0:
+        longest = -(-self.forward.context_length // 64) * 64
+        span = max(self.span, min(max(512, 1 << (span - 1).bit_length()), longest))
+        wanted = max(have, min(self.limit, next((b for b in BUCKETS if b >= slots), slots)))
+        slots = min(wanted, max(self._affordable(span), have if self.active else 0))
+        if slots < wanted:
+            self.limit = slots
+        if slots <= 0:
             raise CoterieError(f"engine: no memory for the cache of one message of {span} tokens; lower the caps")
         old, old_cache = self.slots, self.cache
         self.slots = Slots(slots, max(128, 1 << (width - 1).bit_length(), old.width if old is not None else 0), self.device)

@@ -29,10 +29,11 @@ class Slots:
 
     def __init__(self, slots: int, width: int, device: torch.device):
         self.slots, self.width, self.device = slots, width, device
-        self.ints = torch.zeros(len(_INTS), slots + 1, dtype=torch.int32, device=device)
+        columns = -(-(slots + 1) // 4) * 4  # rows that start at 16 bytes: Triton compiles a kernel anew for another alignment
+        self.ints = torch.zeros(len(_INTS), columns, dtype=torch.int32, device=device)
         self.ints[_INTS.index("done")] = 1
         self.last, self.position, self.cap, self.top_k, self.adapter, self.count, self.done = self.ints
-        self.floats = torch.ones(2, slots + 1, dtype=torch.float32, device=device)
+        self.floats = torch.ones(2, columns, dtype=torch.float32, device=device)
         self.temperature, self.top_p = self.floats
         self.uniforms = torch.zeros(slots + 1, width, dtype=torch.float32, device=device)
         self.ids = torch.zeros(slots + 1, width, dtype=torch.int32, device=device)
@@ -40,7 +41,7 @@ class Slots:
 
     @property
     def progress(self) -> torch.Tensor:
-        """(2, slots + 1): count and done."""
+        """(2, slots or a few more): count and done."""
         return self.ints[_INTS.index("count") :]
 
     def keep(self, old: "Slots") -> None:
@@ -69,4 +70,4 @@ class Slots:
         values = upload(floats, self.device)
         self.floats.index_copy_(1, rows, values[:, :2].t().contiguous())
         self.uniforms.index_copy_(0, rows, values[:, 2:].contiguous())
-        return at[-1].contiguous()
+        return at[-1].clone()  # memory of its own, for its alignment
