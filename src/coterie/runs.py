@@ -117,4 +117,9 @@ def machine() -> dict[str, Any]:
     import torch
 
     card = torch.cuda.get_device_name() if torch.cuda.is_available() else None
-    return {"platform": platform.platform(), "cpus": os.cpu_count(), "threads": torch.get_num_threads(), "card": card}
+    return {
+        "system": f"{platform.system()} {platform.machine()}",
+        "cpus": os.cpu_count(),
+        "threads": torch.get_num_threads(),
+        "card": card,
+    }
