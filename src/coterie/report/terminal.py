@@ -111,7 +111,8 @@ def print_results(results: Results, console: Any) -> None:
     """Everything above, in order, to a rich console."""
     question = results.get("question")
     parts = [Text(str(question), "italic")] if question else []
-    for part in (*parts, results_table(results), comparisons_table(results), *verdict_lines(results)):
+    compared = [comparisons_table(results)] if results.get("comparisons") else []
+    for part in (*parts, results_table(results), *compared, *verdict_lines(results)):
         console.print(Padding(part, (0, 0, 1, 0)))
 
 
