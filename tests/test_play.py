@@ -3,7 +3,7 @@
 import pytest
 
 from coterie.engines.base import Sampler
-from coterie.play import Hall, Plan, play
+from coterie.play import Hall, Plan, longest_request, play
 from coterie.protocols.chat import POCKET, Chat
 from coterie.types import BASE, POLICY, CoterieError, View
 from tests.fakes import EqualText, ScriptedEngine, chat_tokenizer, task
@@ -73,13 +73,27 @@ def test_noise_belongs_to_the_message_and_not_to_the_batch():
     assert not noise(1) & noise(1, seed=1)
 
 
-def test_a_prompt_that_does_not_fit_names_the_task():
+def test_an_episode_that_outgrows_the_context_is_a_counted_error_and_the_others_go_on():
     class Small(ScriptedEngine):
         def submit(self, request):
-            raise CoterieError("a prompt of 9 tokens does not fit")
+            if "slow" in TOKENIZER.decode(request.prompt_ids) and "Answer" in TOKENIZER.decode(request.prompt_ids):
+                raise CoterieError("a prompt of 9 tokens does not fit")
+            return super().submit(request)
 
-    with pytest.raises(CoterieError, match="task t0: a prompt of 9 tokens"):
-        play(plans(1), hall(Small(TOKENIZER, lambda r: "7")))
+    long = Plan(task(0, A=("slow 3",), B=("Sue has 4.",)), 0, {"A": POLICY, "B": POLICY}, ("test",))
+    first, second = play([long, *plans(1)], hall(Small(TOKENIZER, lambda r: "7")))
+    assert (first.reward, first.errors, len(first.messages)) == (None, {"": "a prompt of 9 tokens does not fit"}, 2)
+    assert second.reward == 1.0
+
+
+def test_the_longest_request_counts_messages_at_their_caps():
+    """A's last prompt holds its own first message and B's, at 20 tokens (bytes, here) each."""
+    prompt, cap = longest_request(task(), CHAT, TOKENIZER)
+    empty = len(TOKENIZER.encode(CHAT.view(task(), "B", (), True)))
+    assert cap == 30
+    assert prompt >= empty + 3 * 20
+    with pytest.raises(CoterieError, match="asked for no message"):
+        longest_request(task(), Chat((), 1, 1, True, POCKET), TOKENIZER)
 
 
 def test_a_protocol_without_a_final_message_is_counted_as_an_error():

@@ -140,3 +140,31 @@ def test_every_setting_is_listed_and_can_be_set():
     for key, default in listed.items():
         if key.startswith(("train.", "evaluate.", "model.path", "protocol.message")) and default not in ("(none)", "(needed)"):
             config(f"{key}={default}")
+
+
+def test_naming_the_kind_that_is_there_already_keeps_its_settings():
+    assert merge({"draw": {"episodes": 8}}, {"draw": {"kind": "fixed"}})["draw"] == {"episodes": 8, "kind": "fixed"}
+    assert merge({"engine": {"slots": 16}}, {"engine": {"kind": "hf"}})["engine"] == {"slots": 16, "kind": "hf"}
+    assert merge({"tasks": {"families": ["add2"]}}, {"tasks": {"kind": "pocket"}})["tasks"] == {
+        "families": ["add2"],
+        "kind": "pocket",
+    }
+    assert merge({"tasks": {"families": ["add2"]}}, {"tasks": {"kind": "gsm8k"}})["tasks"] == {"kind": "gsm8k"}
+    assert merge({"model": {"adapter": {"rank": 8}}}, {"model": {"adapter": {"kind": "full"}}})["model"]["adapter"] == {
+        "kind": "full"
+    }
+
+
+def test_replacing_a_table_may_not_wipe_out_what_the_arms_differ_in(tmp_path):
+    from coterie.experiment import plan
+
+    text = (recipes_folder() / "talk-to-solve" / "recipe.toml").read_text()
+    path = tmp_path / "mine.toml"
+    path.write_text(
+        text.replace("[arms.off.settings.protocol]\ndeliver = false", "[arms.off.settings.grading]\nboxed_only = true").replace(
+            "[arms.chat.settings.protocol]\ndeliver = true", ""
+        )
+    )
+    plan(load_recipe(str(path)))
+    with pytest.raises(CoterieError, match=r"changes what the arms of mine differ in \(grading.boxed_only of chat\)"):
+        plan(load_recipe(str(path)), sets=["grading.kind=math_verify", "grading.boxed_only=true"][:1])

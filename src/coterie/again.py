@@ -17,7 +17,7 @@ from coterie.types import CoterieError, Episode, Task
 if TYPE_CHECKING:
     from coterie.assemble import Stage
 
-_FIXED = ("train", "model.adapter", "recipe", "profile", "arm", "seed")
+_FIXED = ("train", "model.path", "model.adapter", "recipe", "profile", "arm", "seed")
 """What a trained run cannot change afterwards."""
 
 

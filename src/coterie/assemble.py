@@ -19,20 +19,21 @@ from coterie.credit.base import CreditRule
 from coterie.credit.team_mean import team_mean
 from coterie.draws.base import Draw
 from coterie.draws.fixed import FixedDraw
+from coterie.engines import vllm
 from coterie.engines.base import Engine, Sampler, check_fit
 from coterie.engines.hf import HFEngine
 from coterie.engines.local import LocalEngine
 from coterie.engines.players import Players
 from coterie.grading.base import Grader
-from coterie.loading import POCKET, Reader, load_model, load_reader
-from coterie.play import Hall, opening
+from coterie.loading import POCKET, Reader, dtype_of, load_model, load_reader, source_of
+from coterie.play import Hall, longest_request
 from coterie.protocols.base import Protocol
 from coterie.protocols.chat import WORDINGS, Chat
 from coterie.tasks.base import TaskSet
 from coterie.tasks.overlap import check_overlap
-from coterie.types import CoterieError
+from coterie.types import CoterieError, Task
 
-ENGINES = {"local": LocalEngine, "hf": HFEngine}
+ENGINES = {"local": LocalEngine, "hf": HFEngine, "vllm": vllm.VLLMEngine}
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,21 +109,43 @@ class Script:
     reader: Reader
 
 
+_CHECKED = 200
+"""How many tasks, the longest in characters, are checked against the model's context. Tokens follow characters closely enough; what
+slips through ends its episode as a counted error."""
+
+
+def _size(task: Task) -> int:
+    return len(task.question) + sum(len(fact) for facts in task.private.values() for fact in facts)
+
+
 def write_script(config: RunConfig) -> Script:
-    """Load tasks and tokenizer and check that they fit each other: facts for every seat, no question in both sets, caps and every
-    task's first prompt within the model's context."""
+    """Load tasks and tokenizer and check that they fit each other: facts for every seat, no question in both sets, and the longest
+    tasks within the model's context even when every message is as long as its cap."""
+    if config.engine.kind == "vllm":
+        vllm.refuse(config.model.adapter)
     protocol = make_protocol(config)
     reader = load_reader(config.model)
     for key, cap in protocol.caps().items():
         if cap >= reader.context_length:
             raise CoterieError(f"{key} = {cap} is not smaller than the model's context of {reader.context_length} tokens; lower it")
     tasks = make_tasks(config, protocol)
-    for task in (*tasks.held_out, *tasks.train):
-        prompt, cap = opening(task, protocol, reader.tokenizer)
+    for task in sorted((*tasks.held_out, *tasks.train), key=_size)[-_CHECKED:]:
+        prompt, cap = longest_request(task, protocol, reader.tokenizer)
         reason = check_fit(prompt, cap, reader.context_length)
         if reason:
-            raise CoterieError(f"tasks: task {task.id}: {reason}")
+            raise CoterieError(f"tasks: with every message at its cap, task {task.id} needs {reason}")
     return Script(protocol, tasks, reader)
+
+
+def make_engine(config: RunConfig, model: Any, reader: Reader) -> Engine:
+    about = config.engine
+    options: dict[str, Any] = {}
+    if about.kind == "vllm":  # it loads the weights itself
+        options = about.model_dump(include={"gpu_memory_utilization", "tensor_parallel"}, exclude_none=True)
+        options |= {"source": source_of(config.model.path), "dtype": dtype_of(config.model)}
+    return ENGINES[about.kind](
+        Players(model), stop_ids=reader.tokenizer.stop_ids, context_length=reader.context_length, slots=about.slots, **options
+    )
 
 
 def assemble(config: RunConfig) -> Stage:
@@ -132,9 +155,7 @@ def assemble(config: RunConfig) -> Stage:
     script = write_script(config)
     reader = script.reader
     model = attach_adapter(load_model(config.model), config.model.adapter, config.seed)
-    engine = ENGINES[config.engine.kind](
-        Players(model), stop_ids=reader.tokenizer.stop_ids, context_length=reader.context_length, slots=config.engine.slots
-    )
+    engine = make_engine(config, model, reader)
     hall = Hall(script.protocol, engine, reader.tokenizer, make_grader(config), Sampler(config.sampling.temperature), config.seed)
     sampling = config.evaluation_sampling
     evaluation_hall = replace(hall, sampler=Sampler(sampling.temperature, sampling.top_p, sampling.top_k))

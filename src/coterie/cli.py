@@ -151,7 +151,8 @@ def evaluate(
         markup=False,
     )
     for cast, of in result["cross_play"].items():
-        console.print(f"  {cast}: {of['score']:.3f}", markup=False)
+        shown = "no episode could be graded" if of["score"] is None else f"{of['score']:.3f}"
+        console.print(f"  {cast}: {shown}", markup=False)
     console.print(f"written to {path}", markup=False, soft_wrap=True)
 
 

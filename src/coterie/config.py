@@ -5,6 +5,7 @@ A recipe file, a profile, an arm and the command line are merged (`recipe.py`) i
 carries its meaning and unit as a docstring under it. The resolved config is written into each run folder.
 """
 
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
@@ -13,6 +14,7 @@ Count = Annotated[int, Field(ge=1)]
 NonNegative = Annotated[float, Field(ge=0.0, allow_inf_nan=False)]
 Positive = Annotated[float, Field(gt=0.0, allow_inf_nan=False)]
 Fraction = Annotated[float, Field(ge=0.0, le=1.0)]
+Decay = Annotated[float, Field(ge=0.0, lt=1.0)]
 
 
 class Config(BaseModel):
@@ -180,10 +182,23 @@ class ModelConfig(Config):
 
 
 class EngineConfig(Config):
-    kind: Literal["local", "hf"] = "local"
-    """"local": coterie's own decode loop. "hf": transformers' forward pass, the slow reference."""
+    kind: Literal["local", "hf", "vllm"] = "local"
+    """"local": coterie's own decode loop. "hf": transformers' forward pass, the slow reference. "vllm": vLLM (extra `vllm`), which
+    keeps a second copy of the weights and samples other messages than these two from the same noise; LoRA only."""
     slots: Count = 256
     """How many messages are decoded at once at most."""
+    gpu_memory_utilization: Annotated[float, Field(gt=0.0, lt=1.0)] | None = None
+    """vllm only: the share of a GPU's memory that vLLM may fill, its copy of the weights included; 0.4 when absent. The learner
+    needs the rest."""
+    tensor_parallel: Count | None = None
+    """vllm only: over how many GPUs its copy of the weights is spread; 1 when absent."""
+
+    @model_validator(mode="after")
+    def _options_belong_to_vllm(self) -> "EngineConfig":
+        for key in ("gpu_memory_utilization", "tensor_parallel"):
+            if self.kind != "vllm" and getattr(self, key) is not None:
+                raise ValueError(f'{key} belongs to kind = "vllm"; remove it')
+        return self
 
 
 _TRUNCATING = {"top_p": 1.0, "top_k": 0, "min_p": 0.0, "repetition_penalty": 1.0}
@@ -220,7 +235,7 @@ class OptimizerConfig(Config):
     """AdamW with gradient clipping."""
 
     lr: Positive = 1e-4
-    betas: tuple[Fraction, Fraction] = (0.9, 0.999)
+    betas: tuple[Decay, Decay] = (0.9, 0.999)
     eps: Positive = 1e-8
     weight_decay: NonNegative = 0.0
     max_grad_norm: Positive = 1.0
@@ -294,6 +309,20 @@ class RunConfig(Config):
     sampling: SamplingConfig = SamplingConfig()
     train: TrainConfig = TrainConfig()
     evaluate: EvaluateConfig = EvaluateConfig()
+
+    def conditions(self) -> dict[str, Any]:
+        """What two runs must have in common to be compared: everything but who they are, what only affects speed or the disk, and
+        where files lie on this machine."""
+        settings = self.model_dump(mode="json", exclude={"recipe", "profile", "arm", "seed", "engine"})
+        for key in ("checkpoint_every", "keep_checkpoints", "sample_episodes", "tokens_per_micro_batch", "gradient_checkpointing"):
+            settings["train"].pop(key)
+        settings["evaluate"].pop("sample_episodes")
+        settings["evaluate"].pop("before")
+        settings["model"].pop("device")
+        for table, key in (("model", "path"), ("model", "chat_template"), ("tasks", "path"), ("tasks", "held_out_path")):
+            if settings[table].get(key):
+                settings[table][key] = Path(settings[table][key]).name
+        return settings
 
     @property
     def evaluation_sampling(self) -> EvaluationSamplingConfig:

@@ -2,7 +2,7 @@
 
 import difflib
 import typing
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from pydantic import ValidationError
@@ -44,7 +44,7 @@ def locate(error: ValidationError, model: type[Config]) -> tuple[list[str], list
         fields = [one.model_fields[part] for one in current if part in one.model_fields]
         if fields:
             keys.append(str(part))
-            beside, current = current, [m for field in fields for m in _models(field.annotation)]
+            beside, current = current, [m for field in fields for m in models_in(field.annotation)]
         elif tagged := [one for one in current if part in _kinds(one)]:
             current = beside = tagged
         else:
@@ -64,7 +64,15 @@ def _kinds(model: type[Config]) -> tuple[Any, ...]:
     return typing.get_args(field.annotation) if field else ()
 
 
-def _models(annotation: Any) -> list[type[Config]]:
+def models_in(annotation: Any) -> list[type[Config]]:
+    """The configuration models that a field's annotation names."""
     if isinstance(annotation, type) and issubclass(annotation, Config):
         return [annotation]
-    return [model for argument in typing.get_args(annotation) for model in _models(argument)]
+    return [model for argument in typing.get_args(annotation) for model in models_in(argument)]
+
+
+def differences(a: Any, b: Any, prefix: str = "") -> list[str]:
+    """The dotted keys in which two nested dictionaries differ."""
+    if isinstance(a, Mapping) and isinstance(b, Mapping):
+        return [path for key in sorted({*a, *b}) for path in differences(a.get(key), b.get(key), f"{prefix}{key}.")]
+    return [] if a == b else [prefix.rstrip(".")]

@@ -39,8 +39,8 @@ class Evaluation:
 
 
 def evaluate(hall: Hall, tasks: Sequence[Task], cast: Cast, episodes: int) -> Evaluation:
-    """Play `episodes` of each task. The sampling noise is named by the hall's seed and the task, so that two arms of one seed,
-    and one model before and after training, meet the same noise."""
+    """Play `episodes` of each task. The sampling noise is named by the hall's seed and the task, so that two arms of one seed
+    meet the same noise."""
     start = time.perf_counter()
     seats = hall.protocol.seats
     plans = [Plan(task, i, cast.players(seats, i), ("evaluate",)) for task in tasks for i in range(episodes)]

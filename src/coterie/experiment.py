@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from coterie.config import RunConfig
-from coterie.recipe import Recipe, choose_arms, choose_profile, parse_overrides, resolve
+from coterie.recipe import Recipe, check_arms, choose_arms, choose_profile, leaves, parse_overrides, resolve
 from coterie.records import write_json
-from coterie.results import folders_of, gather, read_records
+from coterie.results import check_comparable, folders_of, gather, read_records
 from coterie.runs import RunFolder
 from coterie.types import CoterieError
 
@@ -63,6 +63,7 @@ def plan(
         for arm in arm_names
         for seed in seed_list
     }
+    check_arms(recipe, chosen, overrides)
     first = next(iter(configs.values()))
     if first.train.steps == 0:
         raise CoterieError(
@@ -86,6 +87,7 @@ def prepare(experiment: Experiment, resume: bool) -> list[Job]:
 
     for job in experiment.jobs:
         job.folder.check(job.config, resume)
+    check_folder(experiment)
     todo = [job for job in experiment.jobs if not job.folder.finished]
     checked: set[str] = set()
     for job in todo:
@@ -97,10 +99,34 @@ def prepare(experiment: Experiment, resume: bool) -> list[Job]:
     return todo
 
 
+def declared(recipe: Recipe) -> list[str]:
+    """The settings in which the recipe's arms differ."""
+    return [path for arm in recipe.file.arms.values() for path in leaves(arm.settings)]
+
+
+def check_folder(experiment: Experiment) -> None:
+    """Make sure that what is planned can be compared with the finished runs that lie in the folder already."""
+    planned = [
+        {
+            "recipe": job.config.recipe,
+            "profile": job.config.profile,
+            "arm": job.arm,
+            "seed": job.config.seed,
+            "steps": job.config.train.steps,
+            "conditions": job.config.conditions(),
+        }
+        for job in experiment.jobs
+        if not job.folder.finished
+    ]
+    there = read_records(experiment.out) if any(experiment.out.glob("*/result.json")) else ([], {})
+    check_comparable(experiment.out, [*there[0], *there[1].values(), *planned], declared(experiment.recipe))
+
+
 def summarise(recipe: Recipe, folder: Path) -> dict[str, Any]:
     """The summary of all finished runs in a folder."""
     trained, before = read_records(folder)
     file = recipe.file
+    check_comparable(folder, [*trained, *before.values()], declared(recipe))
     return gather(
         trained,
         before,

@@ -12,7 +12,7 @@ from coterie.grading.base import Grader, GradingError
 from coterie.protocols.base import Protocol
 from coterie.seeding import stream
 from coterie.tokens import ChatTokenizer
-from coterie.types import CoterieError, Episode, Message, Player, Seat, Task, View
+from coterie.types import POLICY, CoterieError, Episode, Message, Player, Seat, Task, View
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +86,7 @@ def play(plans: Sequence[Plan], hall: Hall) -> list[Episode]:
     """Play all plans and grade them; episodes are returned in the order of the plans."""
     tables = [_Table(plan, hall) for plan in plans]
     waiting: dict[int, tuple[int, Coroutine]] = {}
+    failed: dict[int, str] = {}
 
     def advance(episode: int, coroutine: Coroutine, completion: Completion | None) -> None:
         try:
@@ -93,8 +94,10 @@ def play(plans: Sequence[Plan], hall: Hall) -> list[Episode]:
             ticket = hall.engine.submit(request)
         except StopIteration:
             return
-        except CoterieError as error:
-            raise CoterieError(f"task {plans[episode].task.id}: {error}") from error
+        except CoterieError as error:  # the prompt has outgrown the context: this episode ends as an error, the run goes on
+            failed[episode] = str(error)
+            coroutine.close()
+            return
         waiting[ticket] = (episode, coroutine)
 
     for episode, (plan, table) in enumerate(zip(plans, tables, strict=True)):
@@ -103,44 +106,55 @@ def play(plans: Sequence[Plan], hall: Hall) -> list[Episode]:
         for ticket, completion in hall.engine.step():
             episode, coroutine = waiting.pop(ticket)
             advance(episode, coroutine, completion)
-    return _grade(plans, [table.messages for table in tables], hall.grader)
+    return _grade(plans, [table.messages for table in tables], failed, hall.grader)
 
 
-class _Opened(Exception):
-    """Carries the first thing that an episode asks for."""
+class _LongTable:
+    """A table at which every message is as long as its cap allows, to see how long prompts can grow. Nothing is sampled."""
 
-
-class _ClosedTable:
-    """A table at which nobody can speak: the first request ends the episode."""
-
-    messages: tuple[Message, ...] = ()
+    def __init__(self, tokenizer: ChatTokenizer):
+        self.messages: tuple[Message, ...] = ()
+        self.longest: tuple[int, int] = (0, 0)
+        self._tokenizer = tokenizer
 
     async def say(self, seat: Seat, view: View, *, max_tokens: int, final: bool = False) -> Message:
-        raise _Opened(view, max_tokens)
+        prompt = self._tokenizer.encode(view)
+        self.longest = max(self.longest, (len(prompt), max_tokens), key=sum)
+        text = self._tokenizer.text_of_length(max_tokens)
+        message = Message(seat, POLICY, len(self.messages), final, prompt, (), (), "length", text, 1.0, 0)
+        self.messages = (*self.messages, message)
+        return message
 
 
-def opening(task: Task, protocol: Protocol, tokenizer: ChatTokenizer) -> tuple[int, int]:
-    """The length in tokens of an episode's first prompt, and the cap of the message that it asks for."""
+def longest_request(task: Task, protocol: Protocol, tokenizer: ChatTokenizer) -> tuple[int, int]:
+    """The prompt length and cap, in tokens, of the largest request that an episode on `task` can make: every message at its cap."""
+    table = _LongTable(tokenizer)
+    coroutine = protocol.play(task, table)
     try:
-        protocol.play(task, _ClosedTable()).send(None)
-    except _Opened as opened:
-        view, cap = opened.args
-        return len(tokenizer.encode(view)), cap
-    raise CoterieError(f"the protocol {type(protocol).__name__} asked for no message on task {task.id}")
+        coroutine.send(None)
+    except StopIteration:
+        pass
+    else:
+        raise TypeError(f"the protocol {type(protocol).__name__} awaits something other than its table")
+    if table.longest == (0, 0):
+        raise CoterieError(f"the protocol {type(protocol).__name__} asked for no message on task {task.id}")
+    return table.longest
 
 
-def _grade(plans: Sequence[Plan], spoken: Sequence[tuple[Message, ...]], grader: Grader) -> list[Episode]:
-    """Score every final message in one batch. A seat's last final message counts."""
+def _grade(
+    plans: Sequence[Plan], spoken: Sequence[tuple[Message, ...]], failed: Mapping[int, str], grader: Grader
+) -> list[Episode]:
+    """Score every final message in one batch. A seat's last final message counts. An episode in `failed` has no reward."""
     finals = [{m.seat: m for m in messages if m.final} for messages in spoken]
     answers = [(m.text, plan.task.answer) for plan, by_seat in zip(plans, finals, strict=True) for m in by_seat.values()]
     results = iter(grader.grade(answers))
     episodes = []
-    for plan, messages, by_seat in zip(plans, spoken, finals, strict=True):
+    for index, (plan, messages, by_seat) in enumerate(zip(plans, spoken, finals, strict=True)):
         graded = {seat: next(results) for seat in by_seat}
         errors = {seat: score.reason for seat, score in graded.items() if isinstance(score, GradingError)}
         scores = {seat: score for seat, score in graded.items() if not isinstance(score, GradingError)}
-        if not graded:
-            errors = {"": "no seat gave a final message"}
+        if index in failed or not graded:
+            errors = {**errors, "": failed.get(index, "no seat gave a final message")}
         reward = None if errors else sum(scores.values()) / len(scores)
         episodes.append(Episode(plan.task.id, plan.index, plan.cast, messages, scores, reward, errors))
     return episodes

@@ -6,7 +6,7 @@ the command line: it would make the comparison a lie.
 """
 
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from typing import Any
 from pydantic import Field, ValidationError
 
 from coterie.config import Config, Count, RunConfig
-from coterie.config_errors import describe, locate, meant
+from coterie.config_errors import describe, differences, locate, meant, models_in
 from coterie.types import CoterieError
 
 Settings = dict[str, Any]
@@ -162,8 +162,8 @@ def parse_overrides(pairs: Iterable[str]) -> Settings:
 def resolve(recipe: Recipe, *, profile: str, arm: str, seed: int, overrides: Settings) -> RunConfig:
     """One arm and seed, all layers merged and checked."""
     file = recipe.file
-    for path in _leaves(overrides):
-        if any(path == other or path.startswith(other + ".") for a in file.arms.values() for other in _leaves(a.settings)):
+    for path in leaves(overrides):
+        if any(path == other or path.startswith(other + ".") for a in file.arms.values() for other in leaves(a.settings)):
             raise CoterieError(f"{path} is what the arms of {recipe.name} differ in, so it cannot be set; choose an arm with --arm")
     layers = [
         ("the command line", overrides),
@@ -181,16 +181,44 @@ def resolve(recipe: Recipe, *, profile: str, arm: str, seed: int, overrides: Set
         raise CoterieError(f"{_source(error, layers)}: {describe(error, RunConfig)}") from None
 
 
-def merge(base: Mapping[str, Any], layer: Mapping[str, Any]) -> Settings:
-    """Deep merge; a table of another `kind` replaces instead."""
+def merge(base: Mapping[str, Any], layer: Mapping[str, Any], models: Sequence[type[Config]] = (RunConfig,)) -> Settings:
+    """Deep merge; a table of another `kind` replaces instead, where kinds have settings of their own. `models` are those that the
+    tables are parsed with; they say what kind a table has that names none."""
     merged = dict(base)
     for key, value in layer.items():
         old = merged.get(key)
-        if isinstance(value, Mapping) and isinstance(old, Mapping) and value.get("kind", old.get("kind")) == old.get("kind"):
-            merged[key] = merge(old, value)
+        fields = [one.model_fields[key] for one in models if key in one.model_fields]
+        inner = [model for field in fields for model in models_in(field.annotation)]
+        if isinstance(value, Mapping) and isinstance(old, Mapping) and _same_kind(old, value, fields, inner):
+            merged[key] = merge(old, value, inner)
         else:
             merged[key] = dict(value) if isinstance(value, Mapping) else value
     return merged
+
+
+def _same_kind(old: Mapping[str, Any], new: Mapping[str, Any], fields: Sequence[Any], inner: Sequence[type[Config]]) -> bool:
+    if "kind" not in new or len(inner) == 1:
+        return True
+    default = next((getattr(field.default, "kind", None) for field in fields), None)
+    return new["kind"] == old.get("kind", default)
+
+
+def check_arms(recipe: Recipe, profile: str, overrides: Settings) -> None:
+    """Make sure that settings from the command line leave the arms differing in what the recipe says, and in nothing else."""
+
+    def differing(settings: Settings) -> dict[str, list[str]]:
+        of = {arm: resolve(recipe, profile=profile, arm=arm, seed=0, overrides=settings).model_dump() for arm in recipe.file.arms}
+        baseline = of[recipe.file.baseline]
+        return {arm: [key for key in differences(baseline, one) if key != "arm"] for arm, one in of.items()}
+
+    declared, found = differing({}), differing(overrides)
+    for arm in recipe.file.arms:
+        if declared[arm] != found[arm]:
+            keys = ", ".join(sorted({*declared[arm]} ^ {*found[arm]}))
+            raise CoterieError(
+                f"the command line changes what the arms of {recipe.name} differ in ({keys} of {arm}); "
+                "copy the recipe to ask another question"
+            )
 
 
 def _absolute(config: RunConfig) -> RunConfig:
@@ -206,11 +234,11 @@ def _absolute(config: RunConfig) -> RunConfig:
     return config.model_copy(update={"model": model, "tasks": fix(config.tasks, "path", "held_out_path")})
 
 
-def _leaves(settings: Mapping[str, Any], prefix: str = "") -> list[str]:
+def leaves(settings: Mapping[str, Any], prefix: str = "") -> list[str]:
     found = []
     for key, value in settings.items():
         path = f"{prefix}{key}"
-        found += _leaves(value, f"{path}.") if isinstance(value, Mapping) and value else [path]
+        found += leaves(value, f"{path}.") if isinstance(value, Mapping) and value else [path]
     return found
 
 

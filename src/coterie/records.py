@@ -60,6 +60,8 @@ def append_lines(path: Path, records: Iterable[Mapping[str, Any]]) -> None:
     if text:
         with disk_errors(path), open(path, "a", encoding="utf-8") as file:
             file.write(text)
+            file.flush()
+            os.fsync(file.fileno())  # a checkpoint that follows must never be newer than the lines before it
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:

@@ -1,15 +1,17 @@
 """From finished runs to `results.json`: arms, seeds, comparisons."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
+from coterie.config_errors import differences
 from coterie.records import read_json, write_json
 from coterie.runs import RunFolder, versions
 from coterie.stats.compare import compare
 from coterie.stats.comparison import as_row
 from coterie.types import CoterieError
 
+NEEDED = {"recipe", "profile", "arm", "seed", "score", "steps", "conditions", "cross_play"}
 UNTRAINED = "untrained"
 """The name that takes a seed's place in the folder of an arm's untrained evaluation."""
 
@@ -35,8 +37,8 @@ def read_records(folder: Path) -> tuple[list[dict[str, Any]], dict[str, dict[str
     trained, untrained = [], {}
     for file in files:
         record = read_json(file)
-        if not {"arm", "seed", "score", "steps"} <= record.keys():
-            raise CoterieError(f"{file}: not the record of a run (it lacks arm, seed, score or steps)")
+        if not isinstance(record, dict) or not record.keys() >= NEEDED:
+            raise CoterieError(f"{file}: not the record of a run; it needs {', '.join(sorted(NEEDED))}")
         if record["steps"]:
             trained.append(record)
         else:
@@ -45,7 +47,6 @@ def read_records(folder: Path) -> tuple[list[dict[str, Any]], dict[str, dict[str
         raise CoterieError(
             f"{folder}: holds no finished run; finish one with coterie run, or name the folder that holds run folders"
         )
-    _same(folder, [*trained, *untrained.values()])
     return trained, untrained
 
 
@@ -62,12 +63,29 @@ def keep_records(trained: Sequence[dict[str, Any]], untrained: dict[str, dict[st
     return len(files)
 
 
-def _same(folder: Path, records: Sequence[dict[str, Any]]) -> None:
-    """Only runs of one recipe, profile and model can be compared."""
-    for key in ("recipe", "profile", "model"):
-        found = sorted({str(record.get(key)) for record in records})
-        if len(found) > 1:
-            raise CoterieError(f"{folder}: holds runs of more than one {key} ({', '.join(found)}); keep them in separate folders")
+def check_comparable(where: Path, records: Sequence[dict[str, Any]], declared: Collection[str]) -> None:
+    """Make sure that `records` differ in nothing but seed and arm, and arms in nothing but `declared` (dotted keys, and what is
+    below them). Untrained evaluations are held against each other only. A record needs what `NEEDED` names, but for its score."""
+    seen: dict[tuple[str, int, bool], Any] = {}
+    first: dict[bool, dict[str, Any]] = {}
+    for record in records:
+        trained = bool(record["steps"])
+        name = run_name(record["arm"], record["seed"]) if trained else untrained_name(record["arm"])
+        if seen.setdefault((record["arm"], record["seed"], trained), record) is not record:
+            raise CoterieError(f"{where}: holds {name} twice; keep one of them")
+        other = first.setdefault(trained, record)
+        for key in ("recipe", "profile"):
+            if record[key] != other[key]:
+                raise CoterieError(
+                    f"{where}: holds runs of more than one {key} ({other[key]} and {record[key]}); keep them in separate folders"
+                )
+        found = differences(other["conditions"], record["conditions"])
+        allowed = declared if record["arm"] != other["arm"] else ()
+        odd = [key for key in found if not any(key == one or key.startswith(f"{one}.") for one in allowed)]
+        if odd:
+            raise CoterieError(
+                f"{where}: {name} cannot be compared with {other['arm']}, seed {other['seed']}: they differ in {', '.join(odd[:4])}"
+            )
 
 
 def gather(

@@ -22,6 +22,7 @@ import tomli_w
 
 from coterie import __version__
 from coterie.config import RunConfig
+from coterie.config_errors import differences
 from coterie.records import disk_errors, read_json, read_lines, write_json, write_text
 from coterie.types import CoterieError
 
@@ -64,10 +65,12 @@ class RunFolder:
         A finished run is left alone, so it is always welcome. An unfinished one is only gone on with when `resume` says so.
         """
         if not self.started:
-            if self.path.exists() and (not self.path.is_dir() or any(self.path.iterdir())):
+            if self.path.exists() and (
+                not self.path.is_dir() or any(not p.name.startswith(".config.toml.") for p in self.path.iterdir())
+            ):
                 raise CoterieError(f"{self.path} is not empty and holds no run; choose another folder with --out")
             return
-        differing = _differences(self.config().model_dump(mode="json"), config.model_dump(mode="json"))
+        differing = differences(self.config().model_dump(mode="json"), config.model_dump(mode="json"))
         if differing:
             raise CoterieError(
                 f"{self.path} holds a run of another configuration (other {', '.join(differing[:4])}); "
@@ -88,7 +91,9 @@ class RunFolder:
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
         """Only one process plays a run; the lock ends with the process, however it ends."""
-        with disk_errors(self.path), open(self.path / ".lock", "w") as file:
+        with disk_errors(self.path):
+            file = open(self.path / ".lock", "w")  # noqa: SIM115 (closed below, outside of disk_errors)
+        with file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
@@ -98,12 +103,6 @@ class RunFolder:
     def set_state(self, **changes: Any) -> None:
         state = read_json(self.state_file) if self.state_file.is_file() else {}
         write_json(self.state_file, {**state, **changes})
-
-
-def _differences(a: Any, b: Any, prefix: str = "") -> list[str]:
-    if isinstance(a, dict) and isinstance(b, dict):
-        return [path for key in sorted({*a, *b}) for path in _differences(a.get(key), b.get(key), f"{prefix}{key}.")]
-    return [] if a == b else [prefix.rstrip(".")]
 
 
 def versions() -> dict[str, str]:

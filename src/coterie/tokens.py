@@ -10,6 +10,7 @@ import functools
 import json
 import re
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,8 @@ from tokenizers import Tokenizer
 from coterie.types import CoterieError, View
 
 _PLACEHOLDER = re.compile("\ue000([0-9]+)\ue001")
+_TODAY = datetime(2026, 1, 1)
+"""What templates that print the date (Llama 3, SmolLM3) are told: prompts that follow the clock could not be played again."""
 _PROBES = (
     View((("user", "Tom has 12 apples.\nHow many?"),)),
     View((("system", "Be short."), ("user", "Tom has 12 apples."))),
@@ -62,6 +65,10 @@ class ChatTokenizer:
         self._template = functools.lru_cache(maxsize=256)(self._render_template)
         for probe in _PROBES:
             self._check_against_template(probe)
+        if self.control_ids.intersection(self._plain_ids(" ".join(self._added))):
+            raise CoterieError(
+                f"{source}: its tokenizer turns plain text into control tokens, so messages could forge turns; use another"
+            )
 
     def encode(self, view: View) -> tuple[int, ...]:
         """The prompt ids of a view, ending where the model is to speak."""
@@ -82,13 +89,18 @@ class ChatTokenizer:
         """The text of a message: what was sampled, without control tokens."""
         return self._tokenizer.decode(list(ids), skip_special_tokens=True, clean_up_tokenization_spaces=False)
 
+    def text_of_length(self, tokens: int) -> str:
+        """A text of at least `tokens` tokens and not many more: digits, of which a token holds one to three."""
+        text = "7" * tokens
+        return text * -(-tokens // len(self._plain_ids(text)))
+
     def _plain_ids(self, text: str) -> list[int]:
         return self._plain.encode(text, add_special_tokens=False).ids if text else []
 
     def _render_template(self, roles: tuple[str, ...]) -> tuple[_Control | int | str, ...]:
         messages = [{"role": role, "content": f"\ue000{index}\ue001"} for index, role in enumerate(roles)]
         try:
-            rendered = self._tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+            rendered = self._render(messages)
         except Exception as error:  # jinja templates raise what they like, for example on a role that they refuse
             raise CoterieError(f"{self.source}: its chat template refuses the roles {', '.join(roles)} ({error})") from error
         parts: list[_Control | int | str] = []
@@ -109,10 +121,19 @@ class ChatTokenizer:
             raise CoterieError(f"{self.source}: its chat template does not show each message once, in order ({', '.join(roles)})")
         return tuple(parts)
 
+    def _render(self, messages: list[dict[str, str]]) -> str:
+        return self._tokenizer.apply_chat_template(
+            messages,
+            tokenize=False,
+            add_generation_prompt=True,
+            strftime_now=_TODAY.strftime,
+            date_string=_TODAY.strftime("%d %b %Y"),
+        )
+
     def _check_against_template(self, view: View) -> None:
         messages = [{"role": role, "content": content} for role, content in view.messages]
         try:
-            text = self._tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+            text = self._render(messages)
         except Exception:
             return  # a template that refuses this shape is reported when a protocol asks for it
         expected = tuple(self._tokenizer(text, add_special_tokens=False)["input_ids"])

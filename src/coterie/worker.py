@@ -62,6 +62,7 @@ def score_run(stage: Any) -> tuple[dict[str, Any], list[dict[str, Any]]]:
         "profile": config.profile,
         "arm": config.arm,
         "seed": config.seed,
+        "conditions": config.conditions(),
         "model": config.model.path if config.model.path == "pocket" else Path(config.model.path).name,
         **of.record(),
         "cross_play": cross,
@@ -92,7 +93,11 @@ def _end_with(launcher: int) -> None:
 
 
 def serve() -> None:
-    """Read run folders from standard input, one a line, play each, and answer with one JSON line each: ok, or the error."""
+    """Read run folders from standard input, one a line, play each, and answer with one JSON line each: ok, or the error.
+
+    The answers have standard output to themselves: whatever else a library prints there goes to standard error.
+    """
+    import gc
     import warnings
 
     import torch
@@ -101,6 +106,8 @@ def serve() -> None:
     threads = os.environ.get("COTERIE_THREADS")
     if threads:
         torch.set_num_threads(int(threads))
+    answers = os.fdopen(os.dup(sys.stdout.fileno()), "w")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
     for line in sys.stdin:
         folder = RunFolder(Path(line.rstrip("\n")))
@@ -113,7 +120,10 @@ def serve() -> None:
             log = folder.path / "error.txt"
             write_text(log, traceback.format_exc())
             outcome.update(error=f"{type(error).__name__}: {error} (all of it is in {log})", kind="crash")
-        print(json.dumps(outcome), flush=True)
+        print(json.dumps(outcome), file=answers, flush=True)
+        gc.collect()  # model and engine refer to each other; on a GPU the next run needs their memory
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()
 
 
 if __name__ == "__main__":

@@ -21,6 +21,8 @@ def small_plan():
     """A function from an output folder (and further settings) to a small experiment of talk-to-solve."""
 
     def make(out: Path, *sets: str, arms=("chat",), seeds=(17,), steps=4):
-        return plan(load_recipe("talk-to-solve"), profile="pocket", arms=arms, seeds=seeds, steps=steps, sets=(*SMALL, *sets), out=out)
+        return plan(
+            load_recipe("talk-to-solve"), profile="pocket", arms=arms, seeds=seeds, steps=steps, sets=(*SMALL, *sets), out=out
+        )
 
     return make

@@ -188,7 +188,7 @@ def test_a_user_s_own_tasks(cli, tmp_path):
         ([task_line(1), task_line(2), "{broken"], "mine.jsonl, line 3"),
         ([task_line(1), task_line(2, facts={"A": ["Tom has 2."]})], "mine.jsonl, line 2: no facts for seat B"),
         ([task_line(1), task_line(2, anwser=1)], "mine.jsonl, line 2"),
-        ([task_line(1), task_line(2, facts={"A": ["word " * 600], "B": ["5"]})], "do not fit the model's context"),
+        ([task_line(1), task_line(2, facts={"A": ["word " * 600], "B": ["5"]})], "do not fit the model's context of 512 tokens"),
     ],
 )
 def test_bad_task_files(cli, tmp_path, lines, message):

@@ -82,10 +82,11 @@ def test_one_pair_is_unresolved_and_shows_its_difference():
     assert "seeds 18, 20" in sentence(c, "a", "b")
 
 
-def test_equal_differences_give_a_point():
+def test_equal_differences_give_a_point_and_no_verdict():
+    """With few held-out tasks two seeds often agree by chance: one time in ten with 8 tasks and no effect at all."""
     c = compare({1: 0.1, 2: 0.2, 3: 0.15}, {1: 0.4, 2: 0.5, 3: 0.45})
     assert c.interval == pytest.approx((0.3, 0.3))
-    assert (c.sd, c.verdict, c.seeds_needed, c.smallest_effect) == (0.0, "moved", 2, 0.0)
+    assert (c.sd, c.verdict, c.seeds_needed, c.smallest_effect) == (0.0, "unresolved", 2, 0.0)
     assert "is a point" in sentence(c, "a", "b")
 
 
@@ -116,7 +117,7 @@ def test_unmatched_seeds_use_welch_and_say_so():
     assert "not paired" in sentence(c, "b", "a")
     assert compare({1: 0.1}, {2: 0.3, 3: 0.4}).verdict == "unresolved"
     point = compare({1: 0.1, 2: 0.1}, {3: 0.3, 4: 0.3})
-    assert (point.interval, point.verdict) == ((0.2, 0.2), "moved")
+    assert (point.interval, point.verdict) == ((0.2, 0.2), "unresolved")
 
 
 @pytest.mark.parametrize(

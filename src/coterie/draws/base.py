@@ -9,7 +9,7 @@ Rewards = Sequence[float | None]
 
 class Draw(Interface):
     def more(self, pools: Mapping[str, Rewards], rounds: int) -> Mapping[str, int]:
-        """How many further episodes to play for each task id, given each pool and how many rounds were played; empty ends."""
+        """How many further episodes to play for each key of `pools` (one a task), given how many rounds were played; empty ends."""
         ...
 
     def keep(self, rewards: Rewards) -> Sequence[int]:

@@ -98,7 +98,7 @@ class CudaLane:
             max(len(r.prompt_ids) + r.max_tokens for r in coming), len(self.active) + len(coming), max(r.max_tokens for r in coming)
         )
         started = []
-        while self.waiting and self.free:
+        for _ in coming:  # exactly those that room was made for, even where reserving has freed more slots
             ticket, request = self.waiting.popleft()
             started.append(_Active(ticket, request, self.free.pop()))
         by_prompt: dict[tuple[int, tuple[int, ...]], list[_Active]] = {}

@@ -47,10 +47,13 @@ def play_runs(folders: Sequence[RunFolder], workers: int, threads: int, watch: C
                     folder = todo.get_nowait()
                 except queue.Empty:
                     return
-                if process is None or process.poll() is not None:
-                    process = _start(threads)
-                    processes.add(process)
-                failure = _play(process, folder)
+                try:
+                    if process is None or process.poll() is not None:
+                        process = _start(threads)
+                        processes.add(process)
+                    failure = _play(process, folder)
+                except Exception as error:  # whatever happens to one run, the others are played and this one is reported
+                    failure = Failure(folder, f"{type(error).__name__}: {error}", "crash")
                 if failure and not stopping.is_set():
                     failures.append(failure)
         finally:
@@ -94,13 +97,16 @@ def _play(process: subprocess.Popen, folder: RunFolder) -> Failure | None:
     try:
         process.stdin.write(f"{folder.path}\n")
         process.stdin.flush()
-        line = process.stdout.readline()
     except BrokenPipeError:
-        line = ""
-    try:
-        outcome = json.loads(line)
-    except json.JSONDecodeError:
-        code = process.wait()
-        why = f"killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
-        return Failure(folder, f"its worker was {why}" if code < 0 else f"its worker {why}", "crash")
-    return Failure(folder, outcome["error"], outcome["kind"]) if outcome["error"] else None
+        pass  # it has ended; its answers, if any, can still be read
+    for line in process.stdout:
+        try:
+            outcome = json.loads(line)
+        except json.JSONDecodeError:
+            continue
+        if isinstance(outcome, dict) and outcome.get("folder") == str(folder.path):
+            return Failure(folder, outcome["error"], outcome["kind"]) if outcome["error"] else None
+    code = process.wait()
+    return Failure(
+        folder, f"its worker was killed by signal {-code}" if code < 0 else f"its worker ended with exit code {code}", "crash"
+    )

@@ -2,11 +2,11 @@
 
 import typing
 from collections.abc import Iterator
-from typing import Any
 
 from pydantic.fields import FieldInfo
 
 from coterie.config import Config, RunConfig
+from coterie.config_errors import models_in
 
 
 def settings(model: type[Config] = RunConfig, prefix: str = "") -> Iterator[tuple[str, str, str]]:
@@ -15,7 +15,7 @@ def settings(model: type[Config] = RunConfig, prefix: str = "") -> Iterator[tupl
     for name, field in model.model_fields.items():
         if not prefix and name in ("recipe", "profile", "arm", "seed"):
             continue  # these have options of their own
-        tables = _models(field.annotation)
+        tables = models_in(field.annotation)
         if not tables:
             yield prefix + name, _written(field), field.description or ""
         for table in tables:
@@ -32,9 +32,3 @@ def _written(field: FieldInfo) -> str:
 
 def _kind_of(field: FieldInfo) -> str:
     return str(typing.get_args(field.annotation)[0]) if typing.get_origin(field.annotation) is typing.Literal else ""
-
-
-def _models(annotation: Any) -> list[type[Config]]:
-    if isinstance(annotation, type) and issubclass(annotation, Config):
-        return [annotation]
-    return [model for argument in typing.get_args(annotation) for model in _models(argument)]

@@ -67,7 +67,7 @@ def compare(
     needed = seeds_for_power(delta, sd, POWER, alpha)
     settle = seeds_for_power(max(abs(delta), min_effect), sd, POWER, alpha)
     visible = smallest_effect(n, sd, POWER, alpha)
-    verdict = _verdict(interval, visible, min_effect)
+    verdict = "unresolved" if sd == 0 and delta != 0 else _verdict(interval, visible, min_effect)
     return Comparison(
         delta, interval, p, method, n, True, per_seed, sd, needed, settle, visible, min_effect, alpha, verdict, left_out
     )
@@ -89,7 +89,7 @@ def _unpaired(base: list[float], other: list[float], alpha: float, min_effect: f
         visible = detectable_shift(df, POWER, alpha) * error
     needed = _welch_seeds(delta, variances, alpha)
     settle = _welch_seeds(max(abs(delta), min_effect), variances, alpha)
-    verdict = _verdict(interval, visible, min_effect)
+    verdict = "unresolved" if sd == 0 and delta != 0 else _verdict(interval, visible, min_effect)
     return Comparison(
         delta, interval, p, "Welch's t test, unpaired", n, False, {}, sd, needed, settle, visible, min_effect, alpha, verdict
     )

@@ -1,0 +1,62 @@
+"""Workers that misbehave."""
+
+import sys
+import textwrap
+
+import pytest
+
+from coterie.launch import local
+from coterie.runs import RunFolder
+
+HEAD = """
+import json, os, sys
+
+def ANSWER(folder, error=None):
+    print(json.dumps({"folder": folder, "error": error, "kind": "crash"}), flush=True)
+
+"""
+
+
+@pytest.fixture
+def worker(tmp_path, monkeypatch):
+    """Replace the worker by a script; `ANSWER(folder, error)` prints a proper answer."""
+
+    def use(body: str):
+        script = tmp_path / "worker.py"
+        body = textwrap.indent(textwrap.dedent(body), "    ")
+        script.write_text(f"{HEAD}for line in sys.stdin:\n    folder = line.rstrip()\n{body}")
+        popen = local.subprocess.Popen
+        monkeypatch.setattr(local.subprocess, "Popen", lambda command, **options: popen([sys.executable, str(script)], **options))
+
+    return use
+
+
+def play(tmp_path, count=3, workers=1):
+    folders = [RunFolder(tmp_path / f"run{i}") for i in range(count)]
+    return [(f.folder.name, f.error) for f in local.play_runs(folders, workers, 1, lambda: None)]
+
+
+def test_noise_on_standard_output_is_no_answer(worker, tmp_path):
+    """Breaks when any line is taken for the answer: the launcher hung, or dropped the runs that were left without a word."""
+    worker("print('hello'); print(0.5); print('{}'); print('null')\nANSWER(folder)")
+    assert play(tmp_path) == []
+
+
+def test_a_worker_that_dies_fails_its_run_and_the_others_are_played(worker, tmp_path):
+    worker("if folder.endswith('run1'): os.kill(os.getpid(), 9)\nANSWER(folder)")
+    assert play(tmp_path) == [("run1", "its worker was killed by signal 9")]
+    worker("if folder.endswith('run1'): os._exit(3)\nANSWER(folder)")
+    assert play(tmp_path, workers=2) == [("run1", "its worker ended with exit code 3")]
+
+
+def test_errors_are_reported(worker, tmp_path):
+    worker("ANSWER(folder, 'no such thing' if folder.endswith('run2') else None)")
+    assert play(tmp_path) == [("run2", "no such thing")]
+
+
+def test_a_worker_that_cannot_be_started_fails_each_run(monkeypatch, tmp_path):
+    def refuse(*_, **__):
+        raise OSError("no more processes")
+
+    monkeypatch.setattr(local.subprocess, "Popen", refuse)
+    assert [error for _, error in play(tmp_path, count=2)] == ["OSError: no more processes"] * 2

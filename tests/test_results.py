@@ -1,0 +1,74 @@
+"""Only runs that differ in seed, or in what the recipe's arms differ in, are compared."""
+
+import copy
+import json
+from pathlib import Path
+
+import pytest
+
+from coterie.experiment import declared
+from coterie.recipe import load_recipe, resolve
+from coterie.results import check_comparable, read_records
+from coterie.types import CoterieError
+
+TALK = load_recipe("talk-to-solve")
+FOLDER = Path("folder")
+
+
+def record(arm="chat", seed=17, steps=60, **settings):
+    config = resolve(TALK, profile="pocket", arm=arm, seed=seed, overrides=settings)
+    return {
+        "recipe": "talk-to-solve", "profile": "pocket", "arm": arm, "seed": seed, "steps": steps, "score": 0.5, "cross_play": {},
+        "conditions": config.conditions(),
+    }  # fmt: skip
+
+
+def check(*records):
+    check_comparable(FOLDER, records, declared(TALK))
+
+
+def test_arms_and_seeds_of_one_experiment_are_comparable():
+    check(record("off"), record("chat"), record("chat", 18), record("off", 0, steps=0), record("chat", 0, steps=0))
+
+
+@pytest.mark.parametrize(
+    ("settings", "key"),
+    [
+        ({"train": {"steps": 5}}, "train.steps"),
+        ({"tasks": {"held_out": 20}}, "tasks.held_out"),
+        ({"sampling": {"temperature": 0.9}}, "sampling.temperature"),
+        ({"evaluate": {"sampling": {"temperature": 0.0}}}, "evaluate.sampling"),
+        ({"grading": {"boxed_only": True}}, "grading.boxed_only"),
+        ({"model": {"path": "other"}}, "model.path"),
+    ],
+)
+def test_other_settings_are_not(settings, key):
+    with pytest.raises(CoterieError, match=f"chat-seed18 cannot be compared with off, seed 17: they differ in .*{key}"):
+        check(record("off"), record("chat", 18, **settings))
+
+
+def test_what_only_affects_speed_does_not_matter():
+    check(record("off"), record("chat", 18, train={"tokens_per_micro_batch": 99, "checkpoint_every": 3}, engine={"slots": 7}))
+
+
+def test_one_run_twice_is_refused(tmp_path):
+    for name in ("chat-seed17", "copy-of-it"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "result.json").write_text(json.dumps(record()))
+    trained, _ = read_records(tmp_path)
+    with pytest.raises(CoterieError, match="holds chat-seed17 twice"):
+        check(*trained)
+
+
+def test_within_an_arm_even_the_arms_own_setting_must_agree():
+    odd = copy.deepcopy(record("chat", 18))
+    odd["conditions"]["protocol"]["deliver"] = False
+    with pytest.raises(CoterieError, match=r"differ in protocol\.deliver"):
+        check(record("chat"), odd)
+
+
+@pytest.mark.parametrize("content", ["[]", "{}", '{"arm": "chat"}'])
+def test_files_of_something_else_are_named(tmp_path, content):
+    (tmp_path / "chat-seed1.json").write_text(content)
+    with pytest.raises(CoterieError, match=r"chat-seed1\.json: not the record of a run"):
+        read_records(tmp_path)
