@@ -4,10 +4,10 @@ workers, and a run can be repeated."""
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch.utils.data import IterableDataset, get_worker_info
-from transformers import PreTrainedTokenizerFast
 
 from coterie.pocket.corpus import Document, document
 
@@ -38,7 +38,7 @@ class Batch:
         )
 
 
-def encode(tokenizer: PreTrainedTokenizerFast, documents: list[Document]) -> list[tuple[list[int], int]]:
+def encode(tokenizer: Any, documents: list[Document]) -> list[tuple[list[int], int]]:
     """For each document its ids and the length of its prompt. The texts of the corpus hold no control tokens (a test checks)."""
     user, assistant = (tokenizer.convert_tokens_to_ids(f"<|{role}|>") for role in ("user", "assistant"))
     end = tokenizer.eos_token_id
@@ -76,7 +76,7 @@ def pack(documents: list[tuple[list[int], int]], pad: int, width: int = WIDTH) -
 class Stream(IterableDataset):
     """Packed batches 0, 1, 2, … < `count`; worker w of K makes batches w, w + K, …, which a DataLoader hands out in turn."""
 
-    def __init__(self, tokenizer: PreTrainedTokenizerFast, seed: int, documents: int, count: int):
+    def __init__(self, tokenizer: Any, seed: int, documents: int, count: int):
         self.tokenizer, self.seed, self.documents, self.count = tokenizer, seed, documents, count
 
     def __iter__(self) -> Iterator[tuple[torch.Tensor, ...]]:

@@ -12,6 +12,7 @@ import platform
 import random
 import time
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -22,7 +23,6 @@ from transformers import (
     AutoTokenizer,
     LlamaConfig,
     LlamaForCausalLM,
-    PreTrainedModel,
     PreTrainedTokenizerFast,
 )
 
@@ -42,7 +42,7 @@ def make_tokenizer(seed: int) -> PreTrainedTokenizerFast:
     return build([text for d in documents for text in (d.view.messages[0][1], d.reply)])
 
 
-def make_model(tokenizer: PreTrainedTokenizerFast, width: int, layers: int, hidden: int) -> LlamaForCausalLM:
+def make_model(tokenizer: Any, width: int, layers: int, hidden: int) -> LlamaForCausalLM:
     """Llama with heads of 32, half as many key-value heads, and the embedding tied to the output.
 
     Not Qwen2: for that type transformers 5 replaces the tokenizer that a folder declares by its own.
@@ -67,7 +67,7 @@ def make_model(tokenizer: PreTrainedTokenizerFast, width: int, layers: int, hidd
     return model
 
 
-def loss_of(model: PreTrainedModel, batch: Batch) -> torch.Tensor:
+def loss_of(model: Any, batch: Batch) -> torch.Tensor:
     """Mean negative log-likelihood (nats) of the trained tokens."""
     hidden_BTD = model.model(
         input_ids=batch.ids_BT, attention_mask=batch.mask_B1TT(), position_ids=batch.position_BT, use_cache=False
@@ -89,7 +89,7 @@ def pretrain(args: argparse.Namespace) -> None:
     device = torch.device(args.device)
     if args.start:
         tokenizer = AutoTokenizer.from_pretrained(args.start)
-        model = AutoModelForCausalLM.from_pretrained(args.start, dtype=torch.float32).to(device).train()
+        model: Any = AutoModelForCausalLM.from_pretrained(args.start, dtype=torch.float32).to(device).train()
     else:
         tokenizer = make_tokenizer(args.seed)
         model = make_model(tokenizer, args.width, args.layers, args.hidden).to(device)

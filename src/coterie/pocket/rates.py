@@ -10,9 +10,10 @@ import math
 import re
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerFast
+from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from coterie.pocket import MODEL_DIR
 from coterie.pocket.corpus import ALONE, CAP, CUT, TALK, message
@@ -34,7 +35,7 @@ class Rate:
     scores: list[float]
 
 
-def prompt_ids(tokenizer: PreTrainedTokenizerFast, view: View) -> list[int]:
+def prompt_ids(tokenizer: Any, view: View) -> list[int]:
     """Token ids of a view, ready for the assistant to speak. Text that looks like a control token is encoded as plain text."""
     ids: list[int] = []
     for role, content in view.messages:
@@ -44,7 +45,7 @@ def prompt_ids(tokenizer: PreTrainedTokenizerFast, view: View) -> list[int]:
 
 
 @torch.no_grad()
-def say(model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, views: list[View], greedy: bool) -> list[str]:
+def say(model: Any, tokenizer: Any, views: list[View], greedy: bool) -> list[str]:
     """One message for each view: temperature 1 without truncation of the distribution, or greedy; at most CAP tokens."""
     prompts = [prompt_ids(tokenizer, view) for view in views]
     width = max(map(len, prompts))
@@ -69,9 +70,7 @@ def right(text: str, answer: str) -> bool:
     return bool(boxed) and boxed[-1] == answer
 
 
-def measure(
-    model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, tasks: list[Task], form: str, greedy: bool = False, seed: int = 0
-) -> Rate:
+def measure(model: Any, tokenizer: Any, tasks: list[Task], form: str, greedy: bool = False, seed: int = 0) -> Rate:
     """Play every task once in the given form ("solo", "on" or "off")."""
     torch.manual_seed(seed)
     chat = FORMS[form]
