@@ -89,10 +89,10 @@ def pretrain(args: argparse.Namespace) -> None:
     device = torch.device(args.device)
     if args.start:
         tokenizer = AutoTokenizer.from_pretrained(args.start)
-        model: Any = AutoModelForCausalLM.from_pretrained(args.start, dtype=torch.float32).to(device).train()
+        model: Any = AutoModelForCausalLM.from_pretrained(args.start, dtype=torch.float32).to(device).train()  # pyright: ignore[reportArgumentType]
     else:
         tokenizer = make_tokenizer(args.seed)
-        model = make_model(tokenizer, args.width, args.layers, args.hidden).to(device)
+        model = make_model(tokenizer, args.width, args.layers, args.hidden).to(device)  # pyright: ignore[reportArgumentType]
     tokenizer.save_pretrained(args.out)
     decayed = [p for p in model.parameters() if p.ndim > 1]
     others = [p for p in model.parameters() if p.ndim <= 1]
