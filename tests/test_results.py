@@ -8,7 +8,7 @@ import pytest
 
 from coterie.experiment import declared
 from coterie.recipe import load_recipe, resolve
-from coterie.results import check_comparable, read_records
+from coterie.results import check_comparable, comparisons, read_records
 from coterie.types import CoterieError
 
 TALK = load_recipe("talk-to-solve")
@@ -72,3 +72,24 @@ def test_files_of_something_else_are_named(tmp_path, content):
     (tmp_path / "chat-seed1.json").write_text(content)
     with pytest.raises(CoterieError, match=r"chat-seed1\.json: not the record of a run"):
         read_records(tmp_path)
+
+
+def test_a_difference_that_was_there_before_training_is_said():
+    """Two arms whose untrained models score 0.18 and 0.02, and that learned nothing, differ by 0.16 in every seed."""
+
+    def arm(name, before, scores):
+        seeds = {str(seed): {"score": score, "before": {"score": before}} for seed, score in scores.items()}
+        return {"change": name, "seeds": seeds}
+
+    arms = {"off": arm("off", 0.02, {1: 0.02, 2: 0.03, 3: 0.02}), "chat": arm("chat", 0.18, {1: 0.18, 2: 0.20, 3: 0.17})}
+    (row,) = comparisons(arms, "off", 0.05)
+    assert row["untrained_delta"] == pytest.approx(0.16)
+    assert "Before training it was +0.160, so training made +0.000 of it." in row["sentence"]
+
+
+def test_names_that_would_leave_the_folder_are_refused(tmp_path):
+    text = (TALK.path).read_text()
+    path = tmp_path / "mine.toml"
+    path.write_text(text.replace("[arms.chat]", '[arms."a/b"]').replace("[arms.chat.settings", '[arms."a/b".settings'))
+    with pytest.raises(CoterieError, match="arms"):
+        load_recipe(str(path))

@@ -23,9 +23,15 @@ _FIXED = ("train", "model.path", "model.adapter", "recipe", "profile", "arm", "s
 
 def assemble_here(config: RunConfig) -> "Stage":
     """Assemble in this process, with the threads of a worker: for the tiny built-in model, threads cost more than they save."""
+    import warnings
+
     import torch
 
     from coterie.assemble import assemble
+    from coterie.worker import be_quiet
+
+    be_quiet()
+    warnings.simplefilter("ignore", FutureWarning)  # of the libraries
 
     if config.model.path == "pocket":
         torch.set_num_threads(1)
@@ -64,6 +70,8 @@ def evaluate_again(path: Path, sets: Sequence[str], name: str) -> tuple[dict[str
     from coterie.worker import score_run
 
     folder = RunFolder(path)
+    if not name.replace("-", "").replace("_", "").isalnum():
+        raise CoterieError(f"--name {name}: use letters, digits, - and _ only")
     target = path / "evaluations" / f"{name}.json"
     config = with_settings(folder, sets)
     if target.exists():

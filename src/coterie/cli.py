@@ -15,6 +15,7 @@ from coterie.types import CoterieError
 
 app = App(
     name="coterie",
+    suppress_keyboard_interrupt=False,
     version=__version__,
     help="Train small groups of language models to work together, and say honestly whether it worked.",
 )
@@ -179,7 +180,15 @@ def compare(folder: Path, /, *, recipe: str | None = None, json: Path | None = N
 
     trained, untrained = read_records(folder)
     named = recipe or next(iter([*trained, *untrained.values()]))["recipe"]
-    results = summarise(load_recipe(named), folder)
+    try:
+        known = load_recipe(named)
+    except CoterieError as error:
+        if recipe:
+            raise
+        raise CoterieError(
+            f"the runs in {folder} are of recipe {named}, which is not built in; give its file with --recipe"
+        ) from error
+    results = summarise(known, folder)
     print_results(results, console)
     if json:
         write_json(json, results)

@@ -318,6 +318,8 @@ class RunConfig(Config):
             settings["train"].pop(key)
         settings["evaluate"].pop("sample_episodes")
         settings["evaluate"].pop("before")
+        # vLLM cannot take our sampling noise, so its messages are not those of the other engines
+        settings["noise"] = "vllm" if self.engine.kind == "vllm" else "shared"
         settings["model"].pop("device")
         for table, key in (("model", "path"), ("model", "chat_template"), ("tasks", "path"), ("tasks", "held_out_path")):
             if settings[table].get(key):

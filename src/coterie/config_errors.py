@@ -19,7 +19,8 @@ def describe(error: ValidationError, model: type[Config]) -> str:
     match first["type"]:
         case "extra_forbidden":
             parent = ".".join(keys[:-1])
-            return f"{dotted} is not a setting{meant(dotted, [f'{parent}.{name}' if parent else name for name in beside])}"
+            near = [f"{parent}.{name}" if parent else name for name in beside]
+            return f"{dotted} is not a setting{meant(dotted, near) or '; `coterie settings` lists them'}"
         case "missing":
             return f"{dotted} is missing"
         case "union_tag_invalid":
@@ -28,6 +29,8 @@ def describe(error: ValidationError, model: type[Config]) -> str:
             return f"{dotted}.kind is missing"
         case "value_error":
             return f"{dotted}: {first['msg'].removeprefix('Value error, ')}"
+        case "tuple_type":
+            return f'{dotted}: give a list, for example {dotted}=["A", "B"], not {first["input"]!r}'
         case _:
             return f"{dotted}: {first['msg'][0].lower()}{first['msg'][1:]}, not {first['input']!r}"
 

@@ -58,6 +58,8 @@ def plan(
     arm_names = choose_arms(recipe, arms)
     seed_list = list(dict.fromkeys(seeds or recipe.file.profiles[chosen].seeds or recipe.file.seeds))
     folder = out or Path("runs") / recipe.name
+    if any(seed < 0 for seed in seed_list):
+        raise CoterieError("--seeds: a seed is a whole number from 0")
     configs = {
         (arm, seed): resolve(recipe, profile=chosen, arm=arm, seed=seed, overrides=overrides)
         for arm in arm_names

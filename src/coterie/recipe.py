@@ -9,7 +9,7 @@ import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import Field, ValidationError
 
@@ -18,6 +18,8 @@ from coterie.config_errors import describe, differences, locate, meant, models_i
 from coterie.types import CoterieError
 
 Settings = dict[str, Any]
+Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.+-]*$")]
+"""Arms and profiles name files, so they hold letters, digits and _ . + - only."""
 
 
 class ArmFile(Config):
@@ -49,8 +51,8 @@ class RecipeFile(Config):
     """The profile when none is named."""
     other_models: OtherModels | None = None
     settings: Settings = Field(default_factory=dict)
-    arms: dict[str, ArmFile] = Field(min_length=1)
-    profiles: dict[str, ProfileFile] = Field(min_length=1)
+    arms: dict[Name, ArmFile] = Field(min_length=1)
+    profiles: dict[Name, ProfileFile] = Field(min_length=1)
     min_effect: float = 0.05
     """The smallest difference in score that the question is about."""
     expected_minutes: Count | None = None

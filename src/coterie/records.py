@@ -21,9 +21,7 @@ def disk_errors(path: Path) -> Iterator[None]:
             raise CoterieError(
                 f"{path}: the disk has no room left; free some and go on with --resume (nothing written so far is lost)"
             ) from error
-        if error.errno in (errno.EACCES, errno.EROFS, errno.ENOTDIR, errno.EEXIST):
-            raise CoterieError(f"{path}: cannot be written ({error.strerror}); choose another folder with --out") from error
-        raise
+        raise CoterieError(f"{path}: cannot be written ({error.strerror}); choose another folder with --out") from error
 
 
 def write_text(path: Path, text: str) -> None:

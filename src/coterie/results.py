@@ -141,8 +141,23 @@ def comparisons(arms: dict[str, Any], baseline: str, min_effect: float) -> list[
     rows = []
     for arm, of_arm in scores.items():
         if arm != baseline and scores.get(baseline) and of_arm:
-            rows.append(as_row(compare(scores[baseline], of_arm, min_effect=min_effect), arm, baseline))
+            row = as_row(compare(scores[baseline], of_arm, min_effect=min_effect), arm, baseline)
+            rows.append(_with_start(row, _untrained(arms[arm]), _untrained(arms[baseline])))
     return rows
+
+
+def _untrained(arm: dict[str, Any]) -> float | None:
+    """The score of the arm's model before training; its seeds share it."""
+    return next((run["before"]["score"] for run in arm["seeds"].values() if run.get("before")), None)
+
+
+def _with_start(row: dict[str, Any], arm: float | None, baseline: float | None) -> dict[str, Any]:
+    """Say how much of a difference was there before training: arms whose untrained models score apart differ without learning."""
+    if arm is None or baseline is None:
+        return row
+    start = arm - baseline
+    said = f"{row['sentence']} Before training it was {start:+.3f}, so training made {row['delta'] - start:+.3f} of it."
+    return {**row, "untrained_delta": start, "sentence": said}
 
 
 def folders_of(out: Path, arms: Sequence[str], seeds: Sequence[int], before: bool) -> list[tuple[str, int | None, RunFolder]]:

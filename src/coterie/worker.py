@@ -26,7 +26,7 @@ def play_run(folder: RunFolder) -> None:
 
     config = folder.config()
     with folder.locked():
-        _be_quiet()
+        be_quiet()
         folder.set_state(status="loading", versions=versions(), machine=machine(), pid=os.getpid())
         stage = assemble(config)
         folder.set_state(status="training")
@@ -77,8 +77,8 @@ def score_run(stage: Any) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     return record, [episode_record(e) for e in of.episodes[: config.evaluate.sample_episodes]]
 
 
-def _be_quiet() -> None:
-    """Keep the progress bars and notices of transformers out of a worker's log."""
+def be_quiet() -> None:
+    """Keep the progress bars and notices of transformers off the screen and out of logs."""
     from transformers.utils import logging
 
     logging.disable_progress_bar()

@@ -37,7 +37,7 @@ def test_published_talk_to_solve_is_unresolved_with_three_seeds():
     text = sentence(c, "chat", "off")
     for part in (
         "chat against off: unresolved",
-        "rose by 0.269",
+        "is higher by 0.269",
         "-0.056 to +0.595",
         "3 paired seeds",
         "p = 0.25",
@@ -66,7 +66,7 @@ def test_moved_and_moved_the_wrong_way_are_said():
     assert compare(CHAT, better).verdict == "moved"
     worse = compare(better, CHAT)
     assert worse.verdict == "moved the wrong way"
-    assert "moved the wrong way. The score fell by 0.300" in sentence(worse, "chat", "better")
+    assert "moved the wrong way. The score is lower by 0.300" in sentence(worse, "chat", "better")
 
 
 def test_interval_decides_and_p_does_not():
@@ -93,7 +93,7 @@ def test_equal_differences_give_a_point_and_no_verdict():
 def test_no_difference_at_all_is_no_change_even_through_rounding():
     c = compare({1: 0.1 + 0.2, 2: 0.5}, {1: 0.3, 2: 0.5})
     assert (c.delta, c.interval, c.sd, c.p, c.seeds_needed, c.verdict) == (0.0, (0.0, 0.0), 0.0, 1.0, None, "no change detected")
-    assert "did not change" in sentence(c, "a", "b")
+    assert "is the same" in sentence(c, "a", "b")
 
 
 def test_no_change_needs_a_design_that_could_have_seen_the_effect():

@@ -86,8 +86,9 @@ def _start(threads: int) -> subprocess.Popen:
         "OMP_NUM_THREADS": str(threads),
         "TOKENIZERS_PARALLELISM": "false",
     }
+    # -P: a file of the user's that is named like a library must not be imported in its place
     return subprocess.Popen(
-        [sys.executable, "-m", "coterie.worker"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
+        [sys.executable, "-P", "-m", "coterie.worker"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
     )
 
 

@@ -110,11 +110,23 @@ def _write(folder: Path, learner: Learner, text: str) -> None:
     if hasattr(learner.model, "peft_config"):
         # the embeddings are not trained, and asking whether they were would ask the hub
         learner.model.save_pretrained(folder / "adapter", selected_adapters=["default"], save_embedding_layers=False)
+        _tidy(folder / "adapter")
     (folder / "state.json").write_text(text)
     for parent, _, files in os.walk(folder):
         for file in files:
             _flush(Path(parent, file))
         _flush(Path(parent))
+
+
+def _tidy(adapter: Path) -> None:
+    """Make PEFT's folder a function of the run: its target modules are a set, in another order every time, and its model card is an
+    empty form that names a path of this machine."""
+    file = adapter / "adapter_config.json"
+    config = json.loads(file.read_text())
+    if isinstance(config.get("target_modules"), list):
+        config["target_modules"].sort()
+    file.write_text(json.dumps(config, indent=2, sort_keys=True))
+    (adapter / "README.md").unlink(missing_ok=True)
 
 
 def _tensors(learner: Learner) -> dict[str, Tensor]:

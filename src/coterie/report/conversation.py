@@ -1,5 +1,7 @@
 """One conversation in the terminal: who knew what, what was said, private numbers in colour where they are sent and used."""
 
+import unicodedata
+
 from rich.console import Console
 from rich.text import Text
 
@@ -10,7 +12,16 @@ SENT = "bold cyan"
 USED = "bold magenta"
 
 
+def visible(text: str) -> str:
+    """`text` with control and formatting characters (escape sequences, changes of writing direction) written out, so that what a
+    model or a task file says cannot steer the terminal."""
+    return "".join(
+        c if c == "\n" or unicodedata.category(c) not in ("Cc", "Cf") else c.encode("unicode_escape").decode() for c in text
+    )
+
+
 def _coloured(text: str, own: frozenset[str], others: frozenset[str]) -> Text:
+    text = visible(text)
     shown = Text(text)
     for start, end, kind in highlights(text, own, others):
         shown.stylize(SENT if kind == "own" else USED, start, end)
@@ -18,7 +29,7 @@ def _coloured(text: str, own: frozenset[str], others: frozenset[str]) -> Text:
 
 
 def print_conversation(console: Console, task: Task, episode: Episode) -> None:
-    console.print(Text(f"{task.id}: ", "bold").append(task.ask), soft_wrap=True)
+    console.print(Text(f"{visible(task.id)}: ", "bold").append(visible(task.ask)), soft_wrap=True)
     for seat, facts in task.private.items():
         console.print(
             Text(f"  {seat} knows: ", "bold").append_text(_coloured(" ".join(facts), private_numbers(task, seat), frozenset())),
@@ -32,8 +43,10 @@ def print_conversation(console: Console, task: Task, episode: Episode) -> None:
         console.print(f"  {seat}: {'right' if score == 1 else 'wrong' if score == 0 else score}", markup=False)
     for seat, error in episode.errors.items():
         console.print(f"  {seat}: could not be graded ({error})", markup=False)
-    legend = Text("  the answer is ").append(task.answer, "bold").append("; ")
-    console.print(legend.append("own numbers sent", SENT).append(", ").append("partner's numbers used", USED), soft_wrap=True)
+    answer = Text("  the answer is ").append(visible(task.answer), "bold")
+    if console.color_system:
+        answer.append("; colours: ").append("own numbers sent", SENT).append(", ").append("partner's numbers used", USED)
+    console.print(answer, soft_wrap=True)
 
 
 def _line(message: Message, own: frozenset[str], others: frozenset[str]) -> Text:

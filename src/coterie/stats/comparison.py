@@ -39,7 +39,7 @@ class Comparison:
 
 
 def sentence(comparison: Comparison, arm: str, baseline: str) -> str:
-    """The verdict with its figures, for example "chat against off: unresolved. The score rose by 0.269, ..."."""
+    """The verdict with its figures, for example "chat against off: unresolved. The score is higher by 0.269, ..."."""
     c = comparison
     parts = [f"{arm} against {baseline}: {c.verdict}.", _figures(c), _meaning(c)]
     if not c.paired:
@@ -75,7 +75,7 @@ def as_row(comparison: Comparison, arm: str, baseline: str) -> dict[str, Any]:
 
 
 def _figures(c: Comparison) -> str:
-    way = "did not change" if c.delta == 0 else f"{'rose' if c.delta > 0 else 'fell'} by {abs(c.delta):.3f}"
+    way = "is the same" if c.delta == 0 else f"is {'higher' if c.delta > 0 else 'lower'} by {abs(c.delta):.3f}"
     seeds = f"{c.n} paired seed{'s' * (c.n != 1)}" if c.paired else f"{c.n} seed{'s' * (c.n != 1)} in the smaller arm"
     if c.interval is None:
         return f"The score {way} with {seeds}; no interval can be drawn."
