@@ -141,7 +141,7 @@ def summarise(recipe: Recipe, folder: Path) -> dict[str, Any]:
 
 
 def write_results(recipe: Recipe, folder: Path) -> dict[str, Any]:
-    """results.json of a folder of runs, and the picture of its learning curves."""
+    """Summarise a folder of runs and write its results.json."""
     results = summarise(recipe, folder)
     write_json(folder / "results.json", results)
     return results

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, ValidationError
 
-from coterie.config import Config, Count, RunConfig
+from coterie.config import Config, RunConfig
 from coterie.config_errors import describe, differences, locate, meant, models_in
 from coterie.types import CoterieError
 
@@ -55,7 +55,6 @@ class RecipeFile(Config):
     profiles: dict[Name, ProfileFile] = Field(min_length=1)
     min_effect: float = 0.05
     """The smallest difference in score that the question is about."""
-    expected_minutes: Count | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from coterie.engines.hf import HFEngine
 from coterie.engines.local import LocalEngine
 from coterie.engines.players import Players
 from coterie.types import BASE, POLICY, CoterieError
-from tests.engines.tiny import CONFIGS, tiny_model
+from tests.engines.tiny import CONFIGS, run, tiny_model
 
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1" and importlib.util.find_spec("triton") is not None
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
@@ -51,14 +51,6 @@ def requests(count: int, seed: int = 0, sampler: Sampler = SAMPLER, players=(POL
         Request(rng.choice(prompts), rng.randint(1, caps), rng.choice(players), sampler, noise.random(caps).tolist())
         for _ in range(count)
     ]
-
-
-def run(engine, asked: list[Request]) -> list:
-    tickets = [engine.submit(request) for request in asked]
-    done = {}
-    while len(done) < len(tickets):
-        done.update(engine.step())
-    return [done[ticket] for ticket in tickets]
 
 
 def engines(model, together: bool = False, **options):

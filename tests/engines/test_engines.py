@@ -13,7 +13,7 @@ from coterie.engines.hf import HFEngine
 from coterie.engines.local import LocalEngine
 from coterie.engines.players import Players
 from coterie.types import BASE, POLICY, CoterieError
-from tests.engines.tiny import CONFIGS, tiny_model
+from tests.engines.tiny import CONFIGS, run, tiny_model
 
 
 def adapted(name: str, seed: int = 0):
@@ -38,14 +38,6 @@ def requests(count: int, seed: int = 0, sampler: Sampler = SAMPLER) -> list[Requ
         Request(rng.choice(prompts), rng.randint(1, 30), rng.choice([POLICY, BASE]), sampler, noise.random(30).tolist())
         for _ in range(count)
     ]
-
-
-def run(engine, asked: list[Request]) -> list:
-    tickets = [engine.submit(request) for request in asked]
-    done = {}
-    while len(done) < len(tickets):
-        done.update(engine.step())
-    return [done[ticket] for ticket in tickets]
 
 
 def engines(model, **options):

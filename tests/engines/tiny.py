@@ -3,6 +3,8 @@
 import torch
 from transformers import AutoModelForCausalLM, LlamaConfig, MistralConfig, PretrainedConfig, Qwen2Config, Qwen3Config
 
+from coterie.engines.base import Request
+
 SIZES = {
     "vocab_size": 97,
     "hidden_size": 32,
@@ -44,3 +46,12 @@ def tiny_model(name: str, seed: int = 0) -> torch.nn.Module:
                 0.05 * torch.randn_like(parameter) if "bias" in key or "norm" in key else 0
             )
     return model.eval()
+
+
+def run(engine, asked: list[Request]) -> list:
+    """Submit all requests at once; their completions in the same order."""
+    tickets = [engine.submit(request) for request in asked]
+    done = {}
+    while len(done) < len(tickets):
+        done.update(engine.step())
+    return [done[ticket] for ticket in tickets]
