@@ -60,3 +60,31 @@ def test_a_worker_that_cannot_be_started_fails_each_run(monkeypatch, tmp_path):
 
     monkeypatch.setattr(local.subprocess, "Popen", refuse)
     assert [error for _, error in play(tmp_path, count=2)] == ["OSError: no more processes"] * 2
+
+
+@pytest.mark.parametrize(
+    ("count", "visible", "each", "sets"),
+    [
+        (0, None, 1, []),
+        (3, None, 1, ["0", "1", "2"]),
+        (2, "5,7", 1, ["5", "7"]),
+        (2, "GPU-a,GPU-b", 1, ["GPU-a", "GPU-b"]),
+        (5, None, 2, ["0,1", "2,3"]),
+        (1, None, 2, ["0"]),  # the engine itself says that one is not enough
+    ],
+)
+def test_gpus_in_sets(count, visible, each, sets):
+    assert local.gpu_sets(count, visible, each) == sets
+
+
+def test_each_worker_sees_one_gpu(worker, tmp_path):
+    """Breaks when two workers are put on one GPU while another stands idle."""
+    worker("""
+        import pathlib, time
+        pathlib.Path(folder + ".gpu").write_text(os.environ["CUDA_VISIBLE_DEVICES"])
+        time.sleep(0.3)
+        ANSWER(folder)
+    """)
+    folders = [RunFolder(tmp_path / f"run{i}") for i in range(2)]
+    assert local.play_runs(folders, 2, 1, lambda: None, ["3", "5"]) == []
+    assert sorted(file.read_text() for file in tmp_path.glob("*.gpu")) == ["3", "5"]

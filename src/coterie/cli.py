@@ -92,14 +92,14 @@ def run(
         Threads of each worker.
     """
     from coterie import experiment as ex
-    from coterie.launch.local import default_workers, play_runs
+    from coterie.launch.local import default_workers, gpu_sets, play_runs
     from coterie.recipe import load_recipe
     from coterie.report.progress import Watcher
     from coterie.report.terminal import print_results
 
-    cuda = _cuda()
+    count = _gpus()
     plan = ex.plan(
-        load_recipe(recipe), profile=profile, model=model, arms=arm, seeds=seeds, steps=steps, sets=set, out=out, cuda=cuda
+        load_recipe(recipe), profile=profile, model=model, arms=arm, seeds=seeds, steps=steps, sets=set, out=out, cuda=count > 0
     )
     for name, value in (("--workers", workers), ("--threads", threads)):
         if value is not None and value < 1:
@@ -108,10 +108,13 @@ def run(
     _announce(plan, todo, profile)
     failures = []
     if todo:
-        crew = workers or default_workers(len(todo), cuda)
-        share = threads or (max(1, (os.cpu_count() or 1) // crew) if cuda else 1)
+        about = todo[0].config
+        each = (about.engine.tensor_parallel or 1) if about.engine.kind == "vllm" else 1
+        gpus = [] if about.model.device == "cpu" else gpu_sets(count, os.environ.get("CUDA_VISIBLE_DEVICES"), each)
+        crew = workers or default_workers(len(todo), len(gpus))
+        share = threads or (max(1, (os.cpu_count() or 1) // crew) if gpus else 1)
         with Watcher(console, [(job.folder, job.config.train.steps) for job in todo]) as watch:
-            failures = play_runs([job.folder for job in todo], crew, share, watch)
+            failures = play_runs([job.folder for job in todo], crew, share, watch, gpus)
     for failure in failures:
         errors.print(f"coterie: {failure.folder.name}: {failure.error}", markup=False, soft_wrap=True)
     if failures:
@@ -268,15 +271,15 @@ def chat(
     from coterie.report.conversation import print_conversation
 
     played, episode = converse(
-        recipe, run=run, arm=arm, index=task, seed=seed, profile=profile, model=model, sets=set, cuda=_cuda()
+        recipe, run=run, arm=arm, index=task, seed=seed, profile=profile, model=model, sets=set, cuda=_gpus() > 0
     )
     print_conversation(console, played, episode)
 
 
-def _cuda() -> bool:
+def _gpus() -> int:
     import torch
 
-    return torch.cuda.is_available()
+    return torch.cuda.device_count() if torch.cuda.is_available() else 0
 
 
 def _announce(plan, todo, profile: str | None) -> None:

@@ -22,15 +22,29 @@ class Failure:
     kind: str
 
 
-def default_workers(runs: int, cuda: bool) -> int:
-    """One process a core on a CPU (small models gain nothing from more threads), one process on a GPU."""
-    return max(1, min(runs, 1 if cuda else (os.cpu_count() or 1)))
+def gpu_sets(count: int, visible: str | None, each: int = 1) -> list[str]:
+    """This machine's GPUs in sets of `each`, written as CUDA_VISIBLE_DEVICES takes them: "0", "1", … or "0,1", "2,3", …
+
+    `count` is what torch can see and `visible` the variable as it is set now, whose names are kept. GPUs that do not fill a set are
+    left out; fewer than `each` in all give one set of what there is.
+    """
+    names = visible.split(",")[:count] if visible else [str(i) for i in range(count)]
+    whole = [",".join(names[i : i + each]) for i in range(0, len(names) - each + 1, each)]
+    return whole or ([",".join(names)] if names else [])
 
 
-def play_runs(folders: Sequence[RunFolder], workers: int, threads: int, watch: Callable[[], None]) -> list[Failure]:
+def default_workers(runs: int, gpus: int) -> int:
+    """One process a core on a CPU (small models gain nothing from more threads), one process a GPU (or set of them)."""
+    return max(1, min(runs, gpus or os.cpu_count() or 1))
+
+
+def play_runs(
+    folders: Sequence[RunFolder], workers: int, threads: int, watch: Callable[[], None], gpus: Sequence[str] = ()
+) -> list[Failure]:
     """Play all folders in `workers` processes of `threads` threads; `watch` is called a few times a second meanwhile.
 
-    A worker that dies fails its run and is replaced for the next one. On KeyboardInterrupt the workers are stopped.
+    Each worker sees one of `gpus` (see `gpu_sets`), in turn; without any, what this process sees. A worker that dies fails its run
+    and is replaced for the next one. On KeyboardInterrupt the workers are stopped.
     """
     todo: queue.SimpleQueue[RunFolder] = queue.SimpleQueue()
     for folder in folders:
@@ -39,7 +53,8 @@ def play_runs(folders: Sequence[RunFolder], workers: int, threads: int, watch: C
     stopping = threading.Event()
     processes: set[subprocess.Popen] = set()
 
-    def work() -> None:
+    def work(place: int) -> None:
+        gpu = gpus[place % len(gpus)] if gpus else None
         process = None
         try:
             while not stopping.is_set():
@@ -49,7 +64,7 @@ def play_runs(folders: Sequence[RunFolder], workers: int, threads: int, watch: C
                     return
                 try:
                     if process is None or process.poll() is not None:
-                        process = _start(threads)
+                        process = _start(threads, gpu)
                         processes.add(process)
                     failure = _play(process, folder)
                 except Exception as error:  # whatever happens to one run, the others are played and this one is reported
@@ -60,7 +75,7 @@ def play_runs(folders: Sequence[RunFolder], workers: int, threads: int, watch: C
             if process is not None and process.stdin:
                 process.stdin.close()
 
-    crew = [threading.Thread(target=work, daemon=True) for _ in range(min(workers, len(folders)))]
+    crew = [threading.Thread(target=work, args=(place,), daemon=True) for place in range(min(workers, len(folders)))]
     for thread in crew:
         thread.start()
     try:
@@ -79,13 +94,15 @@ def play_runs(folders: Sequence[RunFolder], workers: int, threads: int, watch: C
     return failures
 
 
-def _start(threads: int) -> subprocess.Popen:
+def _start(threads: int, gpu: str | None) -> subprocess.Popen:
     environment = {
         **os.environ,
         "COTERIE_THREADS": str(threads),
         "OMP_NUM_THREADS": str(threads),
         "TOKENIZERS_PARALLELISM": "false",
     }
+    if gpu is not None:
+        environment["CUDA_VISIBLE_DEVICES"] = gpu
     # -P: a file of the user's that is named like a library must not be imported in its place
     return subprocess.Popen(
         [sys.executable, "-P", "-m", "coterie.worker"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
