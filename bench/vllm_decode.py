@@ -9,6 +9,8 @@ import tempfile
 import time
 
 os.environ.update(HF_HUB_OFFLINE="1", VLLM_NO_USAGE_STATS="1", VLLM_LOGGING_LEVEL="WARNING", VLLM_ENABLE_V1_MULTIPROCESSING="0")
+# without the package flashinfer, which is not among vLLM's own wheels, its sampler cannot be imported
+os.environ.update(VLLM_USE_FLASHINFER_SAMPLER="0", VLLM_ATTENTION_BACKEND="FLASH_ATTN")
 
 PROMPT, NEW = 300, 160
 
