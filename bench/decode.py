@@ -31,7 +31,8 @@ RECORDED = {
     "vllm_lora_logprobs_32": 6171,
     "vllm_lora_logprobs_128": 12799,
 }
-"""Tokens a second of the peers on one H200 (29 November 2026; torch 2.11, transformers 5.17, peft 0.21, vLLM 0.23)."""
+"""Tokens a second of the peers in an earlier run on one H200 (29 November 2026; torch 2.11, transformers 5.17, peft 0.21, vLLM
+0.23). The ratio to them stands beside the ratio to the peers of the same run, never in its place."""
 
 
 def work(count: int, new: int, vocabulary: int, players: tuple[str, ...] = (POLICY,), seed: int = 0) -> list[Request]:

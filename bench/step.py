@@ -4,8 +4,8 @@
 8 tasks x 4 episodes x 4 turns at the published caps, messages as long as the untrained model writes them (`talk`), every row with
 an advantage. Times are of the host from first request to last weight, with the device idle at both ends: play, learn, both. The
 learner's share is its products' FLOPs (`talk.learner_flops`, attention left out) over its time and the rate of a large bf16 product
-measured in the same run. Also the evaluation of 600 chats (`evaluate.py`), and TRL's GRPOTrainer on the same messages where trl is
-installed (`peer_trl.py`).
+measured in the same run. Also the evaluation of 600 chats (`evaluate.py`), and with `--trl` TRL's GRPOTrainer on messages of
+the same lengths, where trl is installed (`peer_trl.py`).
 """
 
 import argparse

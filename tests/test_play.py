@@ -3,7 +3,8 @@
 import pytest
 
 from coterie.engines.base import Sampler
-from coterie.play import Hall, Plan, longest_request, play
+from coterie.hall import Hall, Plan
+from coterie.play import longest_request, play
 from coterie.protocols.chat import POCKET, Chat
 from coterie.types import BASE, POLICY, CoterieError, View
 from tests.fakes import EqualText, ScriptedEngine, chat_tokenizer, task

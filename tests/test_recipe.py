@@ -66,7 +66,7 @@ def test_values_are_read_as_toml_or_else_as_text():
         (["train.optimizer.lrr=3"], "did you mean train.optimizer.lr"),
         (["model.adapter.rankk=3"], "did you mean model.adapter.rank"),
         (["tasks.held=3"], "did you mean tasks.held_out"),
-        (["tasks.kind=gsm9k"], "tasks.kind: gsm9k is not one of 'pocket', 'gsm8k', 'jsonl'"),
+        (["tasks.kind=gsm9k"], "tasks.kind: gsm9k is not one of 'pocket', 'gsm8k', 'math', 'jsonl'"),
         (["train.steps=many"], "train.steps: input should be a valid integer"),
         (["train.steps=-1"], "train.steps: input should be greater than or equal to 0"),
         (["sampling.top_p=0.9"], "top_p is refused in training because it biases the gradient"),

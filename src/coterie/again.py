@@ -9,6 +9,7 @@ from pydantic import ValidationError
 
 from coterie.config import RunConfig
 from coterie.config_errors import describe
+from coterie.kinds import run_config
 from coterie.recipe import load_recipe, merge, parse_overrides
 from coterie.records import write_json
 from coterie.runs import RunFolder
@@ -60,9 +61,9 @@ def with_settings(folder: RunFolder, sets: Sequence[str]) -> RunConfig:
             raise CoterieError(f"--set {pair}: a finished run's {key} cannot be changed")
     merged = merge(folder.config().model_dump(mode="json", exclude_none=True), overrides)
     try:
-        return RunConfig.model_validate(merged)
+        return run_config().model_validate(merged)
     except ValidationError as error:
-        raise CoterieError(f"the command line: {describe(error, RunConfig)}") from None
+        raise CoterieError(f"the command line: {describe(error, run_config())}") from None
 
 
 def evaluate_again(path: Path, sets: Sequence[str], name: str) -> tuple[dict[str, Any], Path]:
@@ -96,7 +97,8 @@ def converse(
 ) -> tuple[Task, Episode]:
     """One held-out task, played once by the run's copies or by the untrained model."""
     from coterie.experiment import plan
-    from coterie.play import Plan, play
+    from coterie.hall import Plan
+    from coterie.play import play
 
     file = load_recipe(recipe)
     if run is not None:

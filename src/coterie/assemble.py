@@ -1,34 +1,23 @@
-"""From a resolved config to the objects that play and learn. The only place where `kind` turns into a class."""
+"""From a resolved config to the objects that play and learn."""
 
 from dataclasses import dataclass, replace
 from typing import Any
 
+from coterie import builtin as _  # noqa: F401 (registers the kinds)
 from coterie.casts.base import Cast
-from coterie.casts.self_play import SelfPlay
-from coterie.config import (
-    ChatConfig,
-    ExactGraderConfig,
-    GSM8KTasksConfig,
-    JsonlTasksConfig,
-    MathVerifyGraderConfig,
-    NumericGraderConfig,
-    PocketTasksConfig,
-    RunConfig,
-)
+from coterie.config import RunConfig
 from coterie.credit.base import CreditRule
-from coterie.credit.team_mean import team_mean
 from coterie.draws.base import Draw
-from coterie.draws.fixed import FixedDraw
 from coterie.engines import vllm
 from coterie.engines.base import Engine, Sampler, check_fit
 from coterie.engines.hf import HFEngine
 from coterie.engines.local import LocalEngine
 from coterie.engines.players import Players
-from coterie.grading.base import Grader
-from coterie.loading import POCKET, Reader, dtype_of, load_model, load_reader, source_of
-from coterie.play import Hall, longest_request
+from coterie.hall import Hall
+from coterie.kinds import About, make
+from coterie.loading import Reader, dtype_of, load_model, load_reader, source_of
+from coterie.play import longest_request
 from coterie.protocols.base import Protocol
-from coterie.protocols.chat import WORDINGS, Chat
 from coterie.tasks.base import TaskSet
 from coterie.tasks.overlap import check_overlap
 from coterie.types import CoterieError, Task
@@ -51,53 +40,15 @@ class Stage:
     cast: Cast
 
 
-def make_protocol(config: RunConfig) -> Protocol:
-    chat = config.protocol
-    assert isinstance(chat, ChatConfig)
-    wording = chat.wording if chat.wording != "auto" else ("pocket" if config.model.path == POCKET else "plain")
-    return Chat(chat.order, chat.message_tokens, chat.final_tokens, chat.deliver, WORDINGS[wording])
-
-
 def make_tasks(config: RunConfig, protocol: Protocol) -> TaskSet:
     """Loads both sets and refuses a task that the protocol cannot play and a question that stands in both."""
-    match config.tasks:
-        case PocketTasksConfig() as pocket:
-            from coterie.tasks.pocket import pocket_tasks
-
-            tasks = TaskSet(
-                tuple(pocket_tasks("train", pocket.train, pocket.seed, pocket.families)),
-                tuple(pocket_tasks("held_out", pocket.held_out, pocket.seed, pocket.families)),
-            )
-        case GSM8KTasksConfig() as gsm8k:
-            from coterie.tasks.gsm8k import load_gsm8k
-
-            tasks = load_gsm8k(gsm8k.path, gsm8k.train, gsm8k.held_out, gsm8k.seed, protocol.seats)
-        case JsonlTasksConfig() as own:
-            from coterie.tasks.jsonl import load_jsonl
-
-            tasks = load_jsonl(own.path, own.held_out_path, own.train, own.held_out, own.seed, protocol.seats, own.on_reject)
+    tasks = make("tasks", config.tasks, About(config, protocol.fact_seats))
     for task in (*tasks.train, *tasks.held_out):
         reason = protocol.check(task)
         if reason:
-            raise CoterieError(f"tasks: task {task.id} {reason}; every seat of protocol.order needs facts")
+            raise CoterieError(f"tasks: task {task.id} {reason}, which protocol.kind = {config.protocol.kind} needs")
     check_overlap(tasks)
     return tasks
-
-
-def make_grader(config: RunConfig) -> Grader:
-    match config.grading:
-        case NumericGraderConfig() as numeric:
-            from coterie.grading.numeric import Numeric
-
-            return Numeric(boxed_only=numeric.boxed_only)
-        case ExactGraderConfig() as exact:
-            from coterie.grading.exact import Exact
-
-            return Exact(boxed_only=exact.boxed_only)
-        case MathVerifyGraderConfig() as verify:
-            from coterie.grading.math_verify import MathVerify
-
-            return MathVerify(timeout=verify.timeout, boxed_only=verify.boxed_only, workers=verify.workers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +74,7 @@ def write_script(config: RunConfig) -> Script:
     tasks within the model's context even when every message is as long as its cap."""
     if config.engine.kind == "vllm":
         vllm.refuse(config.model.adapter)
-    protocol = make_protocol(config)
+    protocol = make("protocol", config.protocol, About(config))
     reader = load_reader(config.model)
     for key, cap in protocol.caps().items():
         if cap >= reader.context_length:
@@ -156,7 +107,10 @@ def assemble(config: RunConfig) -> Stage:
     reader = script.reader
     model = attach_adapter(load_model(config.model), config.model.adapter, config.seed)
     engine = make_engine(config, model, reader)
-    hall = Hall(script.protocol, engine, reader.tokenizer, make_grader(config), Sampler(config.sampling.temperature), config.seed)
+    about = About(config)
+    grader = make("grading", config.grading, about)
+    hall = Hall(script.protocol, engine, reader.tokenizer, grader, Sampler(config.sampling.temperature), config.seed)
     sampling = config.evaluation_sampling
     evaluation_hall = replace(hall, sampler=Sampler(sampling.temperature, sampling.top_p, sampling.top_k))
-    return Stage(config, script.tasks, model, engine, hall, evaluation_hall, team_mean, FixedDraw(config.draw.episodes), SelfPlay())
+    rule, draw, cast = (make(table, getattr(config, table), about) for table in ("credit", "draw", "cast"))
+    return Stage(config, script.tasks, model, engine, hall, evaluation_hall, rule, draw, cast)

@@ -28,7 +28,8 @@ def describe(error: ValidationError, model: type[Config]) -> str:
         case "union_tag_not_found":
             return f"{dotted}.kind is missing"
         case "value_error":
-            return f"{dotted}: {first['msg'].removeprefix('Value error, ')}"
+            said = first["msg"].removeprefix("Value error, ")
+            return f"{dotted}: {said}" if dotted else said
         case "tuple_type":
             return f'{dotted}: give a list, for example {dotted}=["A", "B"], not {first["input"]!r}'
         case _:

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from coterie.casts.base import Cast
-from coterie.measures import talk_measures
-from coterie.play import Hall, Plan, play
+from coterie.hall import Hall, Plan
+from coterie.measures import measure
+from coterie.play import play
 from coterie.types import BASE, POLICY, Episode, Message, Player, Seat, Task
 
 
@@ -43,7 +44,7 @@ def evaluate(hall: Hall, tasks: Sequence[Task], cast: Cast, episodes: int) -> Ev
     meet the same noise."""
     start = time.perf_counter()
     seats = hall.protocol.seats
-    plans = [Plan(task, i, cast.players(seats, i), ("evaluate",)) for task in tasks for i in range(episodes)]
+    plans = [Plan(task, i, cast.players(seats, i, ("evaluate", task.id)), ("evaluate",)) for task in tasks for i in range(episodes)]
     played = play(plans, hall)
     rewards: dict[str, list[float | None]] = {task.id: [] for task in tasks}
     for episode in played:
@@ -53,7 +54,7 @@ def evaluate(hall: Hall, tasks: Sequence[Task], cast: Cast, episodes: int) -> Ev
     return Evaluation(
         score=sum(means) / len(means) if means else None,
         per_task={id: tuple(of_task) for id, of_task in rewards.items()},
-        measures=talk_measures(played, {task.id: task for task in tasks}),
+        measures=measure(hall.protocol, played, {task.id: task for task in tasks}),
         errors=sum(len(e.errors) for e in played),
         ungraded=sum(not of_task for of_task in graded),
         tokens=sum(len(m.ids) for e in played for m in e.messages),
@@ -71,7 +72,7 @@ def cross_casts(seats: tuple[Seat, ...]) -> dict[str, dict[Seat, Player]]:
     return casts
 
 
-def episode_record(episode: Episode, credits: Sequence[float] | None = None) -> dict[str, Any]:
+def episode_record(episode: Episode, credits: Sequence[float | None] | None = None) -> dict[str, Any]:
     """A conversation for people and reports: texts, not token ids."""
 
     def line(index: int, message: Message) -> dict[str, Any]:
@@ -83,6 +84,8 @@ def episode_record(episode: Episode, credits: Sequence[float] | None = None) -> 
             "text": message.text,
             "stop": message.stop,
             "tokens": len(message.ids),
+            "heard": list(message.heard),
+            "score": message.score,
         }
         return record if credits is None else {**record, "advantage": credits[index]}
 

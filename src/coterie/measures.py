@@ -11,17 +11,23 @@ seen; a seat may write a partner's number by chance; and the words of a channel 
 
 import re
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from coterie.grading.base import boxed
 from coterie.grading.exact import answer_text, normalise_answer
 from coterie.grading.numeric import Number, answer_number
+from coterie.protocols.base import Protocol
 from coterie.types import CoterieError, Episode, Message, Seat, Task
 
 _NUMBER = re.compile(r"[0-9]{1,3}(?:,[0-9]{3})+(?![0-9])(?:\.[0-9]+)?|[0-9]+(?:\.[0-9]+)?|(?<![\w.])\.[0-9]+")
 _PUBLISHED_NUMBER = re.compile(r"\d+(?:\.\d+)?")
 _PUBLISHED_BOX = re.compile(r"\\boxed\{([^}]*)\}")
+
+
+def measure(protocol: Protocol, episodes: Sequence[Episode], tasks: Mapping[str, Task]) -> dict[str, Any]:
+    """The measures of all talk and those of the protocol."""
+    return {**talk_measures(episodes, tasks), **protocol.measures(episodes, tasks)}
 
 
 def numbers(text: str, published: bool = False) -> frozenset[str]:

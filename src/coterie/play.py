@@ -1,134 +1,82 @@
 """Plays episodes: protocols as coroutines, each at its own pace, their requests batched into one engine.
 
-There is no event loop and no thread. A coroutine that asks for a message is parked until the engine returns that message; the
+There is no event loop and no thread. A coroutine that asks for messages is parked until the engine has returned all of them; the
 engine always holds the open requests of all episodes, so a slow episode never holds up a fast one.
 """
 
-from collections.abc import Coroutine, Generator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Coroutine, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
-from coterie.engines.base import Completion, Engine, Request, Sampler
-from coterie.grading.base import Grader, GradingError
+from coterie.engines.base import Completion
+from coterie.grading.base import GradingError
+from coterie.hall import Hall, Plan, Replay
 from coterie.protocols.base import Protocol
-from coterie.seeding import stream
+from coterie.tables import LiveTable, LongTable
 from coterie.tokens import ChatTokenizer
-from coterie.types import POLICY, CoterieError, Episode, Message, Player, Seat, Task, View
+from coterie.types import CoterieError, Episode, Group, Message, Probe, Task
+
+__all__ = ["Hall", "Plan", "answer_probes", "longest_request", "play"]
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """One episode to be played: `index` within its group, who sits where, and the names of its stream of sampling noise."""
+@dataclass(slots=True)
+class _Parked:
+    """A coroutine that waits for `open` more messages."""
 
-    task: Task
-    index: int
-    cast: Mapping[Seat, Player]
-    noise: tuple[str | int, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Hall:
-    """All that episodes share: protocol, engine, tokenizer, grader, sampler and the run's seed."""
-
-    protocol: Protocol
-    engine: Engine
-    tokenizer: ChatTokenizer
-    grader: Grader
-    sampler: Sampler
-    seed: int
-
-
-class _Ask:
-    """What a coroutine awaits: yields its request to the driver and receives the completion."""
-
-    def __init__(self, request: Request):
-        self.request = request
-
-    def __await__(self) -> Generator[Request, Completion, Completion]:
-        return (yield self.request)
-
-
-class _Table:
-    """One episode's table (see `protocols.base.Table`)."""
-
-    def __init__(self, plan: Plan, hall: Hall):
-        self._plan, self._hall = plan, hall
-        self._messages: list[Message] = []
-
-    @property
-    def messages(self) -> tuple[Message, ...]:
-        return tuple(self._messages)
-
-    async def say(self, seat: Seat, view: View, *, max_tokens: int, final: bool = False) -> Message:
-        hall, plan, turn = self._hall, self._plan, len(self._messages)
-        prompt_ids = hall.tokenizer.encode(view)
-        noise = stream(hall.seed, "noise", *plan.noise, plan.task.id, plan.index, turn, seat)
-        request = Request(prompt_ids, max_tokens, plan.cast[seat], hall.sampler, noise.random(max_tokens).tolist())
-        completion: Completion = await _Ask(request)
-        spoken = completion.ids[:-1] if completion.stop == "eos" else completion.ids
-        message = Message(
-            seat=seat,
-            player=plan.cast[seat],
-            turn=turn,
-            final=final,
-            prompt_ids=prompt_ids,
-            ids=completion.ids,
-            logprobs=completion.logprobs,
-            stop=completion.stop,
-            text=hall.tokenizer.decode(spoken).strip(),
-            temperature=hall.sampler.temperature,
-            policy_version=hall.engine.policy_version,
-        )
-        self._messages.append(message)
-        return message
+    episode: int
+    coroutine: Coroutine
+    tickets: list[int]
+    heard: dict[int, Completion] = field(default_factory=dict)
 
 
 def play(plans: Sequence[Plan], hall: Hall) -> list[Episode]:
     """Play all plans and grade them; episodes are returned in the order of the plans."""
-    tables = [_Table(plan, hall) for plan in plans]
-    waiting: dict[int, tuple[int, Coroutine]] = {}
+    tables = [LiveTable(plan, hall) for plan in plans]
+    waiting: dict[int, _Parked] = {}
     failed: dict[int, str] = {}
 
-    def advance(episode: int, coroutine: Coroutine, completion: Completion | None) -> None:
+    def advance(episode: int, coroutine: Coroutine, completions: Sequence[Completion] | None) -> None:
+        parked = _Parked(episode, coroutine, [])
         try:
-            request = coroutine.send(completion)
-            ticket = hall.engine.submit(request)
+            for request in coroutine.send(completions):
+                parked.tickets.append(hall.engine.submit(request))
         except StopIteration:
             return
-        except CoterieError as error:  # the prompt has outgrown the context: this episode ends as an error, the run goes on
+        except CoterieError as error:  # a prompt has outgrown the context: this episode ends as an error, the run goes on
             failed[episode] = str(error)
             coroutine.close()
-            return
-        waiting[ticket] = (episode, coroutine)
+        waiting.update(dict.fromkeys(parked.tickets, parked))
 
     for episode, (plan, table) in enumerate(zip(plans, tables, strict=True)):
         advance(episode, hall.protocol.play(plan.task, table), None)
     while waiting:
         for ticket, completion in hall.engine.step():
-            episode, coroutine = waiting.pop(ticket)
-            advance(episode, coroutine, completion)
-    return _grade(plans, [table.messages for table in tables], failed, hall.grader)
+            parked = waiting.pop(ticket)
+            parked.heard[ticket] = completion
+            if len(parked.heard) == len(parked.tickets) and parked.episode not in failed:
+                advance(parked.episode, parked.coroutine, [parked.heard[t] for t in parked.tickets])
+    return _grade(plans, tables, failed, hall)
 
 
-class _LongTable:
-    """A table at which every message is as long as its cap allows, to see how long prompts can grow. Nothing is sampled."""
-
-    def __init__(self, tokenizer: ChatTokenizer):
-        self.messages: tuple[Message, ...] = ()
-        self.longest: tuple[int, int] = (0, 0)
-        self._tokenizer = tokenizer
-
-    async def say(self, seat: Seat, view: View, *, max_tokens: int, final: bool = False) -> Message:
-        prompt = self._tokenizer.encode(view)
-        self.longest = max(self.longest, (len(prompt), max_tokens), key=sum)
-        text = self._tokenizer.text_of_length(max_tokens)
-        message = Message(seat, POLICY, len(self.messages), final, prompt, (), (), "length", text, 1.0, 0)
-        self.messages = (*self.messages, message)
-        return message
+def answer_probes(
+    groups: Sequence[Group], probes: Sequence[Sequence[Probe]], hall: Hall, noise: Sequence[tuple[str | int, ...]]
+) -> list[dict[Probe, Episode]]:
+    """Play the replays that a credit rule asks for, all groups in one batch. `noise[g]` names the stream of group `g`."""
+    plans, owners = [], []
+    for owner, (group, wanted) in enumerate(zip(groups, probes, strict=True)):
+        for probe in wanted:
+            episode = group.episodes[probe.episode]
+            names = (*noise[owner], "replay", probe.turn, probe.repeat)
+            plans.append(Plan(group.task, episode.index, episode.cast, names, Replay(episode, probe.turn)))
+            owners.append((owner, probe))
+    answers: list[dict[Probe, Episode]] = [{} for _ in groups]
+    for (owner, probe), episode in zip(owners, play(plans, hall), strict=True):
+        answers[owner][probe] = episode
+    return answers
 
 
 def longest_request(task: Task, protocol: Protocol, tokenizer: ChatTokenizer) -> tuple[int, int]:
     """The prompt length and cap, in tokens, of the largest request that an episode on `task` can make: every message at its cap."""
-    table = _LongTable(tokenizer)
+    table = LongTable(tokenizer)
     coroutine = protocol.play(task, table)
     try:
         coroutine.send(None)
@@ -141,20 +89,27 @@ def longest_request(task: Task, protocol: Protocol, tokenizer: ChatTokenizer) ->
     return table.longest
 
 
-def _grade(
-    plans: Sequence[Plan], spoken: Sequence[tuple[Message, ...]], failed: Mapping[int, str], grader: Grader
-) -> list[Episode]:
-    """Score every final message in one batch. A seat's last final message counts. An episode in `failed` has no reward."""
-    finals = [{m.seat: m for m in messages if m.final} for messages in spoken]
-    answers = [(m.text, plan.task.answer) for plan, by_seat in zip(plans, finals, strict=True) for m in by_seat.values()]
-    results = iter(grader.grade(answers))
+def _grade(plans: Sequence[Plan], tables: Sequence[LiveTable], failed: Mapping[int, str], hall: Hall) -> list[Episode]:
+    """Score every message that is to be graded, in one batch. A seat's last final message counts for the seat. An episode in
+    `failed`, and one with a grade that failed, has no reward. A replay's old messages keep the grades that they have."""
+    open_turns = [
+        [m.turn for m in table.messages if m.turn in table.graded and m.score is None] if index not in failed else []
+        for index, table in enumerate(tables)
+    ]
+    answers = [
+        (tables[index].messages[turn].text, plans[index].task.answer) for index, turns in enumerate(open_turns) for turn in turns
+    ]
+    results = iter(hall.grader.grade(answers))
     episodes = []
-    for index, (plan, messages, by_seat) in enumerate(zip(plans, spoken, finals, strict=True)):
-        graded = {seat: next(results) for seat in by_seat}
-        errors = {seat: score.reason for seat, score in graded.items() if isinstance(score, GradingError)}
-        scores = {seat: score for seat, score in graded.items() if not isinstance(score, GradingError)}
-        if index in failed or not graded:
+    for index, (plan, table, turns) in enumerate(zip(plans, tables, open_turns, strict=True)):
+        graded = {turn: next(results) for turn in turns}
+        marks = {turn: mark for turn, mark in graded.items() if not isinstance(mark, GradingError)}
+        messages = tuple(replace(m, score=marks[m.turn]) if m.turn in marks else m for m in table.messages)
+        errors = {messages[turn].seat: mark.reason for turn, mark in graded.items() if isinstance(mark, GradingError)}
+        finals: dict[str, Message] = {m.seat: m for m in messages if m.final}
+        if index in failed or not finals:
             errors = {**errors, "": failed.get(index, "no seat gave a final message")}
-        reward = None if errors else sum(scores.values()) / len(scores)
+        scores = {seat: m.score for seat, m in finals.items() if m.score is not None}
+        reward = None if errors else hall.protocol.reward(tuple(finals.values()))
         episodes.append(Episode(plan.task.id, plan.index, plan.cast, messages, scores, reward, errors))
     return episodes

@@ -15,6 +15,7 @@ from pydantic import Field, ValidationError
 
 from coterie.config import Config, RunConfig
 from coterie.config_errors import describe, differences, locate, meant, models_in
+from coterie.kinds import load_plugins, run_config
 from coterie.types import CoterieError
 
 Settings = dict[str, Any]
@@ -50,6 +51,8 @@ class RecipeFile(Config):
     profile: str
     """The profile when none is named."""
     other_models: OtherModels | None = None
+    plugins: tuple[str, ...] = ()
+    """Files that register kinds of their own (`coterie.kinds`), beside the recipe."""
     settings: Settings = Field(default_factory=dict)
     arms: dict[Name, ArmFile] = Field(min_length=1)
     profiles: dict[Name, ProfileFile] = Field(min_length=1)
@@ -62,6 +65,8 @@ class Recipe:
     name: str
     path: Path
     file: RecipeFile
+    plugins: tuple[dict[str, str], ...] = ()
+    """What was imported for it, as `plugins` of a run's configuration."""
 
 
 def recipes_folder() -> Path:
@@ -74,8 +79,9 @@ def recipe_names() -> list[str]:
     return sorted(path.parent.name for path in recipes_folder().glob("*/recipe.toml"))
 
 
-def load_recipe(name: str) -> Recipe:
-    """A recipe by the name of a built-in one, or the path of a TOML file or of a folder that holds recipe.toml."""
+def load_recipe(name: str, plugins: Sequence[Path] = ()) -> Recipe:
+    """A recipe by the name of a built-in one, or the path of a TOML file or of a folder that holds recipe.toml. `plugins`, and
+    those that the recipe names, are imported first."""
     path = recipes_folder() / name / "recipe.toml"
     if not path.is_file():
         given = Path(name)
@@ -91,7 +97,7 @@ def load_recipe(name: str) -> Recipe:
     except ValidationError as error:
         raise CoterieError(f"{path}: {describe(error, RecipeFile)}") from None
     name = path.parent.name if path.name == "recipe.toml" else path.stem
-    recipe = Recipe(name, path, file)
+    recipe = Recipe(name, path, file, tuple(load_plugins([*(path.parent / plugin for plugin in file.plugins), *plugins])))
     _check_names(recipe)
     return recipe
 
@@ -175,16 +181,17 @@ def resolve(recipe: Recipe, *, profile: str, arm: str, seed: int, overrides: Set
     merged: Settings = {}
     for _, layer in reversed(layers):
         merged = merge(merged, layer)
-    merged = merge(merged, {"recipe": recipe.name, "profile": profile, "arm": arm, "seed": seed})
+    merged = merge(merged, {"recipe": recipe.name, "profile": profile, "arm": arm, "seed": seed, "plugins": list(recipe.plugins)})
     try:
-        return _absolute(RunConfig.model_validate(merged))
+        return _absolute(run_config().model_validate(merged))
     except ValidationError as error:
-        raise CoterieError(f"{_source(error, layers)}: {describe(error, RunConfig)}") from None
+        raise CoterieError(f"{_source(error, layers)}: {describe(error, run_config())}") from None
 
 
-def merge(base: Mapping[str, Any], layer: Mapping[str, Any], models: Sequence[type[Config]] = (RunConfig,)) -> Settings:
+def merge(base: Mapping[str, Any], layer: Mapping[str, Any], models: Sequence[type[Config]] | None = None) -> Settings:
     """Deep merge; a table of another `kind` replaces instead, where kinds have settings of their own. `models` are those that the
     tables are parsed with; they say what kind a table has that names none."""
+    models = (run_config(),) if models is None else models
     merged = dict(base)
     for key, value in layer.items():
         old = merged.get(key)
@@ -245,7 +252,7 @@ def leaves(settings: Mapping[str, Any], prefix: str = "") -> list[str]:
 
 def _source(error: ValidationError, layers: list[tuple[str, Settings]]) -> str:
     """The layer that the first error's key comes from."""
-    keys = locate(error, RunConfig)[0]
+    keys = locate(error, run_config())[0]
     for name, layer in layers:
         table: Any = layer
         for key in keys:

@@ -4,7 +4,10 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
+
 from coterie.config_errors import differences
+from coterie.kinds import run_config
 from coterie.records import read_json, write_json
 from coterie.runs import RunFolder, versions
 from coterie.stats.compare import compare
@@ -79,13 +82,25 @@ def check_comparable(where: Path, records: Sequence[dict[str, Any]], declared: C
                 raise CoterieError(
                     f"{where}: holds runs of more than one {key} ({other[key]} and {record[key]}); keep them in separate folders"
                 )
-        found = differences(other["conditions"], record["conditions"])
+        found = differences(conditions_of(other), conditions_of(record))
         allowed = declared if record["arm"] != other["arm"] else ()
         odd = [key for key in found if not any(key == one or key.startswith(f"{one}.") for one in allowed)]
         if odd:
             raise CoterieError(
                 f"{where}: {name} cannot be compared with {other['arm']}, seed {other['seed']}: they differ in {', '.join(odd[:4])}"
             )
+
+
+def conditions_of(record: dict[str, Any]) -> dict[str, Any]:
+    """A record's conditions as this version writes them: settings that it did not know yet have their defaults, which are what it
+    did. One that cannot be read so (a plugin that is not loaded) is taken as it is written."""
+    written = record["conditions"]
+    who = {key: record[key] for key in ("recipe", "profile", "arm", "seed")}
+    try:
+        now = run_config().model_validate({**{k: v for k, v in written.items() if k != "noise"}, **who}).conditions()
+    except ValidationError:
+        return written
+    return {**now, "noise": written.get("noise", now["noise"])}
 
 
 def gather(

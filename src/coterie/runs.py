@@ -23,6 +23,7 @@ import tomli_w
 from coterie import __version__
 from coterie.config import RunConfig
 from coterie.config_errors import differences
+from coterie.kinds import load_plugins, run_config
 from coterie.records import disk_errors, read_json, read_lines, write_json, write_text
 from coterie.types import CoterieError
 
@@ -51,7 +52,9 @@ class RunFolder:
 
     def config(self) -> RunConfig:
         try:
-            return RunConfig.model_validate(tomllib.loads(self.config_file.read_text(encoding="utf-8")))
+            data = tomllib.loads(self.config_file.read_text(encoding="utf-8"))
+            load_plugins(data.get("plugins", ()))
+            return run_config().model_validate(data)
         except OSError:
             raise CoterieError(f"{self.path}: not a run folder (it has no config.toml)") from None
         except ValueError as error:

@@ -3,19 +3,22 @@
 import functools
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from coterie.assemble import Stage
+from coterie.draws.base import Draw
 from coterie.evaluate import episode_record
+from coterie.hall import Plan
 from coterie.learn import checkpoint
 from coterie.learn.learner import Learner
 from coterie.learn.rows import rows_from_group
-from coterie.measures import talk_measures
-from coterie.play import Plan, play
+from coterie.measures import measure
+from coterie.play import answer_probes, play
 from coterie.records import append_lines, keep_until
 from coterie.runs import RunFolder
 from coterie.seeding import stream
-from coterie.types import Episode, Group, Task
+from coterie.types import Episode, Group, Message, Task
 
 
 def tasks_of_step(tasks: Sequence[Task], seed: int, step: int, count: int) -> list[Task]:
@@ -32,29 +35,51 @@ def _order(seed: int, epoch: int, count: int) -> list[int]:
     return stream(seed, "task-order", epoch).permutation(count).tolist()
 
 
-def draw_groups(stage: Stage, tasks: Sequence[Task], step: int) -> list[Group]:
-    """Ask the draw for rounds of episodes until it has enough of each task, then keep what it says."""
+@dataclass(slots=True)
+class Drawn:
+    """The episodes of a step: for each task its pool, in the order in which tasks came in."""
+
+    tasks: list[Task]
+    pools: list[list[Episode]]
+
+    def groups(self, draw: Draw) -> list[Group]:
+        """What the draw keeps of each task, with the whole pool beside it; tasks of which it keeps nothing are dropped."""
+        groups = []
+        for task, pool in zip(self.tasks, self.pools, strict=True):
+            kept = draw.keep([e.reward for e in pool])
+            if kept:
+                groups.append(Group(task, tuple(pool[i] for i in kept), tuple(pool)))
+        return groups
+
+
+def draw_episodes(stage: Stage, tasks: Sequence[Task], step: int) -> Drawn:
+    """Ask the draw for rounds of episodes until it has enough of each task. Fresh tasks come from a shuffle of their own."""
     seats = stage.hall.protocol.seats
-    pools: list[list[Episode]] = [[] for _ in tasks]
+    drawn = Drawn(list(tasks), [[] for _ in tasks])
     rounds = 0
-    while True:
-        wanted = stage.draw.more({str(i): [e.reward for e in pool] for i, pool in enumerate(pools)}, rounds)
-        if not wanted:
-            break
+    while any(wanted := stage.draw.more([[e.reward for e in pool] for pool in drawn.pools], rounds)):
+        missing = len(wanted) - len(drawn.tasks)
+        drawn.tasks += fresh_tasks(stage.tasks.train, drawn.tasks, stage.config.seed, step, missing)
+        drawn.pools += [[] for _ in range(len(drawn.tasks) - len(drawn.pools))]
         plans, owners = [], []
-        for key, count in wanted.items():
-            owner = int(key)
-            for index in range(len(pools[owner]), len(pools[owner]) + count):
-                plans.append(Plan(tasks[owner], index, stage.cast.players(seats, index), ("train", step, owner)))
+        for owner, (task, pool, count) in enumerate(zip(drawn.tasks, drawn.pools, wanted, strict=False)):
+            for index in range(len(pool), len(pool) + count):
+                noise = ("train", step, owner)
+                plans.append(Plan(task, index, stage.cast.players(seats, index, noise), noise))
                 owners.append(owner)
         for owner, episode in zip(owners, play(plans, stage.hall), strict=True):
-            pools[owner].append(episode)
+            drawn.pools[owner].append(episode)
         rounds += 1
-    groups = []
-    for task, pool in zip(tasks, pools, strict=True):
-        rewards = tuple(e.reward for e in pool)
-        groups.append(Group(task, tuple(pool[i] for i in stage.draw.keep(rewards)), rewards))
-    return groups
+    return drawn
+
+
+def fresh_tasks(tasks: Sequence[Task], taken: Sequence[Task], seed: int, step: int, count: int) -> list[Task]:
+    """`count` further tasks for a step, none of them among `taken`; fewer when there are no more."""
+    if count <= 0:
+        return []
+    used = {task.id for task in taken}
+    order = stream(seed, "fresh-tasks", step, len(taken)).permutation(len(tasks)).tolist()
+    return [tasks[i] for i in order if tasks[i].id not in used][:count]
 
 
 def train(stage: Stage, folder: RunFolder) -> Learner:
@@ -84,34 +109,50 @@ def train_step(stage: Stage, learner: Learner, step: int) -> tuple[dict[str, Any
     config = stage.config.train
     start = time.perf_counter()
     tasks = tasks_of_step(stage.tasks.train, stage.config.seed, step, config.tasks_per_step)
-    groups = draw_groups(stage, tasks, step)
+    drawn = draw_episodes(stage, tasks, step)
+    groups = drawn.groups(stage.draw)
+    probes = [stage.credit.probes(group) for group in groups]
+    replays = answer_probes(groups, probes, stage.hall, [("train", step, i) for i in range(len(groups))])
     played = time.perf_counter()
-    credits = [stage.credit(group) for group in groups]
+    credits = [stage.credit.advantages(*of_group) for of_group in zip(groups, replays, strict=True)]
     rows = [row for group, advantages in zip(groups, credits, strict=True) for row in rows_from_group(group, advantages)]
     learned = learner.step(rows)
+    stage.cast.observe([episode for pool in drawn.pools for episode in pool])
     stage.engine.refresh(step + 1)
     ended = time.perf_counter()
-    tokens = sum(len(m.ids) for g in groups for e in g.episodes for m in e.messages)
+    answers = [(group, *item) for group, of_group in zip(groups, replays, strict=True) for item in of_group.items()]
+    replayed = [(group.episodes[probe.episode], again) for group, probe, again in answers]
+    tokens = sum(len(m.ids) for pool in drawn.pools for e in pool for m in e.messages)
+    extra = sum(len(m.ids) for before, again in replayed for m in again.messages if sampled_anew(m, before))
     metrics = {
         "step": step + 1,
-        **play_metrics(groups),
+        **play_metrics(stage, drawn, groups),
         **learned,
-        "sampled_tokens": tokens,
-        "time": {"play": played - start, "learn": ended - played, "tokens_per_second": tokens / (played - start)},
+        "sampled_tokens": tokens + extra,
+        **({"replays": len(replayed), "replayed_tokens": extra} if replayed else {}),
+        "time": {"play": played - start, "learn": ended - played, "tokens_per_second": (tokens + extra) / (played - start)},
     }
     episodes = [(e, c) for g, of_group in zip(groups, credits, strict=True) for e, c in zip(g.episodes, of_group, strict=True)]
     samples = [{"step": step + 1, **episode_record(e, c)} for e, c in episodes[: config.sample_episodes]]
     return metrics, samples
 
 
-def play_metrics(groups: Sequence[Group]) -> dict[str, Any]:
-    """Reward and talk of a step's episodes. `uniform_groups` counts the groups that teach nothing: all rewards equal."""
-    rewards = [r for g in groups for r in g.pool_rewards if r is not None]
-    episodes = [e for g in groups for e in g.episodes]
+def sampled_anew(message: Message, before: Episode) -> bool:
+    """Whether a replay sampled this message, and did not take it over from the episode `before`."""
+    return message.turn >= len(before.messages) or message.ids is not before.messages[message.turn].ids
+
+
+def play_metrics(stage: Stage, drawn: Drawn, groups: Sequence[Group]) -> dict[str, Any]:
+    """Reward and talk of a step's episodes. `uniform_groups` counts the tasks that teach nothing: all rewards of the pool equal."""
+    pool = [episode for of_task in drawn.pools for episode in of_task]
+    rewards = [e.reward for e in pool if e.reward is not None]
+    kept = [e for g in groups for e in g.episodes]
     return {
         "reward": sum(rewards) / len(rewards) if rewards else None,
-        "episodes": sum(len(g.pool_rewards) for g in groups),
-        "grading_errors": sum(len(e.errors) for e in episodes),
-        "uniform_groups": sum(len(set(g.pool_rewards) - {None}) <= 1 for g in groups),
-        "talk": talk_measures(episodes, {g.task.id: g.task for g in groups}),
+        "tasks": len(drawn.tasks),
+        "episodes": len(pool),
+        "kept_episodes": len(kept),
+        "grading_errors": sum(len(e.errors) for e in pool),
+        "uniform_groups": sum(len({e.reward for e in of_task} - {None}) <= 1 for of_task in drawn.pools),
+        "talk": measure(stage.hall.protocol, kept, {task.id: task for task in drawn.tasks}),
     }

@@ -68,6 +68,12 @@ class Message:
     text: str
     temperature: float
     policy_version: int
+    heard: tuple[int, ...] = ()
+    """Turns of the earlier messages that its prompt was made from, the seat's own included: who hears what."""
+    score: float | None = None
+    """The grade of the answer that it holds, where it is graded: final messages, and others that a protocol wants graded."""
+    hidden: bool = False
+    """In a replay: this message is withheld from all seats but its own (see `Probe`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +81,8 @@ class Episode:
     """One playing of a protocol on a task.
 
     `scores` holds the graded final answer of each seat that gave one (1.0 right, 0.0 wrong, graded values between). A seat whose
-    grader failed is in `errors` with the reason and not in `scores`. `reward` is the team reward: the mean of the scores, or
-    None when any grader failed, so that a broken grader is never read as a wrong answer.
+    grader failed is in `errors` with the reason and not in `scores`. `reward` is the team reward: the mean of the scores unless
+    the protocol says otherwise, or None when any grader failed, so that a broken grader is never read as a wrong answer.
     """
 
     task_id: str
@@ -90,12 +96,32 @@ class Episode:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """All episodes of one task that are kept in one step, and `pool_rewards`: the reward of every episode drawn for the task,
-    kept or not (None where grading failed). With a fixed draw the two agree."""
+    """All episodes of one task that are kept in one step, and `pool`: every episode drawn for the task, kept or not. Baselines are
+    taken over the pool. With a fixed draw the two agree."""
 
     task: Task
     episodes: tuple[Episode, ...]
-    pool_rewards: tuple[float | None, ...]
+    pool: tuple[Episode, ...]
+
+    @property
+    def pool_rewards(self) -> tuple[float | None, ...]:
+        """The team reward of every episode drawn; None where grading failed."""
+        return tuple(episode.reward for episode in self.pool)
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """A question that a credit rule asks: how would kept episode `episode` (its place in `Group.episodes`) have gone without
+    message `turn`?
+
+    It is answered by a replay: the episode is played again with that message withheld from the other seats. Messages that neither
+    heard it nor anything that changed are taken over as they were; the others are sampled anew. `repeat` tells replays of one
+    question apart.
+    """
+
+    episode: int
+    turn: int
+    repeat: int = 0
 
 
 @dataclass(frozen=True, slots=True)

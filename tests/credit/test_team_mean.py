@@ -21,7 +21,8 @@ def group(rewards, lengths=None, pool=None):
         Episode("t", i, {"A": POLICY, "B": POLICY}, tuple(message(k) for k in range(n)), {}, reward)
         for i, (reward, n) in enumerate(zip(rewards, lengths, strict=True))
     )
-    return Group(TASK, episodes, tuple(rewards if pool is None else pool))
+    drawn = (Episode("t", i, {}, (), {}, reward) for i, reward in enumerate(pool or ()))
+    return Group(TASK, episodes, episodes if pool is None else tuple(drawn))
 
 
 def test_by_hand():

@@ -9,7 +9,7 @@ from coterie.assemble import assemble
 from coterie.learn.learner import Learner
 from coterie.learn.loss import completion_logprobs
 from coterie.learn.rows import collate, rows_from_group
-from coterie.train import draw_groups, tasks_of_step
+from coterie.train import draw_episodes, tasks_of_step
 
 
 def largest_gap(stage, rows):
@@ -19,8 +19,9 @@ def largest_gap(stage, rows):
 
 
 def play(stage, step):
-    groups = draw_groups(stage, tasks_of_step(stage.tasks.train, stage.config.seed, step, stage.config.train.tasks_per_step), step)
-    return [row for group in groups for row in rows_from_group(group, stage.credit(group))]
+    tasks = tasks_of_step(stage.tasks.train, stage.config.seed, step, stage.config.train.tasks_per_step)
+    groups = draw_episodes(stage, tasks, step).groups(stage.draw)
+    return [row for group in groups for row in rows_from_group(group, stage.credit.advantages(group, {}))]
 
 
 def check(stage):

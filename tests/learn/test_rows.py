@@ -29,7 +29,7 @@ def group(*episodes, rewards=(1.0, 0.0)):
     made = tuple(
         Episode("t", i, {}, tuple(messages), {}, reward) for i, (messages, reward) in enumerate(zip(episodes, rewards, strict=True))
     )
-    return Group(Task("t", "q", "1", "q"), made, tuple(rewards))
+    return Group(Task("t", "q", "1", "q"), made, made)
 
 
 def test_rows_carry_the_sampled_ids_themselves():

@@ -1,6 +1,6 @@
 """What a draw is: how many episodes a task gets, and which of them are kept for learning."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Protocol as Interface
 
 Rewards = Sequence[float | None]
@@ -8,10 +8,13 @@ Rewards = Sequence[float | None]
 
 
 class Draw(Interface):
-    def more(self, pools: Mapping[str, Rewards], rounds: int) -> Mapping[str, int]:
-        """How many further episodes to play for each key of `pools` (one a task), given how many rounds were played; empty ends."""
+    def more(self, pools: Sequence[Rewards], rounds: int) -> Sequence[int]:
+        """How many further episodes to play of each task, given the episodes so far and how many rounds were played.
+
+        Entries past the end of `pools` ask for fresh tasks, that many episodes each; all zero, or empty, ends the step's drawing.
+        """
         ...
 
     def keep(self, rewards: Rewards) -> Sequence[int]:
-        """Which episodes of a finished pool the learner sees, by index. The baseline still uses the whole pool."""
+        """Which episodes of a finished pool the learner sees, by index; none drops the task. Baselines still use the whole pool."""
         ...

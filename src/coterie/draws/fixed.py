@@ -1,6 +1,6 @@
 """fixed: the same number of episodes for every task, all kept."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from coterie.draws.base import Rewards
@@ -10,8 +10,8 @@ from coterie.draws.base import Rewards
 class FixedDraw:
     episodes: int
 
-    def more(self, pools: Mapping[str, Rewards], rounds: int) -> Mapping[str, int]:
-        return {} if rounds else dict.fromkeys(pools, self.episodes)
+    def more(self, pools: Sequence[Rewards], rounds: int) -> Sequence[int]:
+        return [] if rounds else [self.episodes] * len(pools)
 
     def keep(self, rewards: Rewards) -> Sequence[int]:
         return range(len(rewards))

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol as Interface
 
-from coterie.types import Player, Stop
+from coterie.types import Player, Stop, View
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +33,8 @@ class Request:
     player: Player
     sampler: Sampler
     uniforms: Sequence[float]
+    view: View | None = None
+    """What `prompt_ids` were made from: for a player that is reached by text and not by ids."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,18 +14,18 @@ from torch import Tensor
 from coterie.types import POLICY, Group, Row
 
 
-def rows_from_group(group: Group, advantages: Sequence[Sequence[float]]) -> list[Row]:
+def rows_from_group(group: Group, advantages: Sequence[Sequence[float | None]]) -> list[Row]:
     """One row per message that the policy spoke, in the order of episodes and messages; the ids are the message's own tuples.
 
-    `advantages[e][m]` belongs to message `m` of episode `e`. What other players said (base, frozen copies, remote models) is in
-    the prompts of later messages and nowhere else, so it is never trained (NeMo-RL PR #2176).
+    `advantages[e][m]` belongs to message `m` of episode `e`; None leaves the message out. What other players said (base, frozen
+    copies, remote models) is in the prompts of later messages and nowhere else, so it is never trained (NeMo-RL PR #2176).
 
     Raises ValueError when the shapes disagree, a message is empty, or it was sampled at a temperature of 0 (no policy gradient).
     """
     rows = []
     for episode, credits in zip(group.episodes, advantages, strict=True):
         for message, advantage in zip(episode.messages, credits, strict=True):
-            if message.player != POLICY:
+            if message.player != POLICY or advantage is None:
                 continue
             where = f"task {episode.task_id}, episode {episode.index}, seat {message.seat}, turn {message.turn}"
             if not message.prompt_ids or not message.ids:

@@ -10,7 +10,7 @@ Source: talk-to-solve of whilehq/whileai-sdk; the idea of training every turn on
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from coterie.protocols.base import Table
+from coterie.protocols.base import Protocol, Table
 from coterie.types import Message, Seat, Task, View
 
 
@@ -58,7 +58,7 @@ WORDINGS = {"plain": PLAIN, "pocket": POCKET}
 
 
 @dataclass(frozen=True, slots=True)
-class Chat:
+class Chat(Protocol):
     """`order` names who speaks at each turn; `message_tokens` and `final_tokens` cap a message and a seat's last message.
 
     With `deliver=False` every partner line is replaced by a placeholder: the same episode with the channel cut, which is the
@@ -75,6 +75,10 @@ class Chat:
     def seats(self) -> tuple[Seat, ...]:
         return tuple(dict.fromkeys(self.order))
 
+    @property
+    def fact_seats(self) -> tuple[Seat, ...]:
+        return self.seats
+
     async def play(self, task: Task, table: Table) -> None:
         for turn, seat in enumerate(self.order):
             final = seat not in self.order[turn + 1 :]
@@ -83,6 +87,7 @@ class Chat:
                 self.view(task, seat, table.messages, final),
                 max_tokens=self.final_tokens if final else self.message_tokens,
                 final=final,
+                heard=tuple(m.turn for m in table.messages if self.deliver or m.seat == seat),
             )
 
     def view(self, task: Task, seat: Seat, messages: tuple[Message, ...], final: bool) -> View:
@@ -102,11 +107,7 @@ class Chat:
         if message.seat == seat:
             return f"{words.own}: {message.text}"
         speaker = words.partner if len(self.seats) == 2 else f"{words.partner} {message.seat}"
-        return f"{speaker}: {message.text if self.deliver else words.undelivered}"
-
-    def check(self, task: Task) -> str | None:
-        missing = [seat for seat in self.seats if not task.private.get(seat)]
-        return f"has no facts for seat {', '.join(missing)}" if missing else None
+        return f"{speaker}: {message.text if self.deliver and not message.hidden else words.undelivered}"
 
     def caps(self) -> Mapping[str, int]:
         return {"protocol.message_tokens": self.message_tokens, "protocol.final_tokens": self.final_tokens}

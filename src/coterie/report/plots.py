@@ -90,6 +90,7 @@ def learning_curves(
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
+    from matplotlib.ticker import MaxNLocator
 
     arms = [*curves, *(arm for arm in held_out or () if arm not in curves)]
     colours = colours_of(arms, baseline)
@@ -112,7 +113,7 @@ def learning_curves(
     if held_out:
         _label_seeds(panels[1], held_out, colours)
     left.set_xlabel("training step", fontsize=11)
-    left.xaxis.get_major_locator().set_params(integer=True)
+    left.xaxis.set_major_locator(MaxNLocator(integer=True))
     left.set_title(f"{metric} while training", loc="left", fontsize=11, color="#333333")
     figure.text(0.055, 0.935, _plain(title), fontsize=16, fontweight="bold")
     figure.text(0.055, 0.897, _plain(subtitle), fontsize=11, color="#333333")

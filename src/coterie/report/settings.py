@@ -5,17 +5,18 @@ from collections.abc import Iterator
 
 from pydantic.fields import FieldInfo
 
-from coterie.config import Config, RunConfig
+from coterie.config import Config
 from coterie.config_errors import models_in
+from coterie.kinds import run_config
 
 
-def settings(model: type[Config] = RunConfig, prefix: str = "") -> Iterator[tuple[str, str, str]]:
+def settings(model: type[Config] | None = None, prefix: str = "") -> Iterator[tuple[str, str, str]]:
     """(key, default as it would be written after `--set key=`, meaning) of every setting below `model`; settings of one kind of a
     table carry that kind in brackets."""
-    for name, field in model.model_fields.items():
-        if not prefix and name in ("recipe", "profile", "arm", "seed"):
+    for name, field in (model or run_config()).model_fields.items():
+        if not prefix and name in ("recipe", "profile", "arm", "seed", "plugins"):
             continue  # these have options of their own
-        tables = models_in(field.annotation)
+        tables = [] if typing.get_origin(field.annotation) is dict else models_in(field.annotation)
         if not tables:
             yield prefix + name, _written(field), field.description or ""
         for table in tables:
@@ -26,7 +27,7 @@ def settings(model: type[Config] = RunConfig, prefix: str = "") -> Iterator[tupl
 def _written(field: FieldInfo) -> str:
     if field.is_required():
         return _kind_of(field) or "(needed)"
-    value = field.default
+    value = field.get_default(call_default_factory=True)
     return "(none)" if value is None else str(list(value) if isinstance(value, tuple) else value).replace("'", '"')
 
 

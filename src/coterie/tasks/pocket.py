@@ -13,6 +13,7 @@ Pure python: no tensor library, and `random.Random` with a string seed, whose st
 import hashlib
 import itertools
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -108,14 +109,29 @@ def deal(rng: random.Random, count: int) -> tuple[tuple[int, ...], tuple[int, ..
     return tuple(i for i in range(count) if mask >> i & 1), tuple(i for i in range(count) if not mask >> i & 1)
 
 
-def pocket_tasks(split: Split, count: int, seed: int, families: tuple[str, ...] | None = None) -> list[Task]:
+def deal_among(rng: random.Random, count: int, ways: int) -> tuple[tuple[int, ...], ...]:
+    """Which facts go to each of `ways` seats: uniform over the ways in which each gets at least one. None when `ways` is 0."""
+    if ways == 2:
+        return deal(rng, count)  # the pocket model was made with these draws
+    if ways < 2:
+        return (tuple(range(count)),) * ways
+    while True:
+        owners = [rng.randrange(ways) for _ in range(count)]
+        if len(set(owners)) == ways:
+            return tuple(tuple(i for i in range(count) if owners[i] == seat) for seat in range(ways))
+
+
+def pocket_tasks(
+    split: Split, count: int, seed: int, families: tuple[str, ...] | None = None, seats: Sequence[Seat] = ("A", "B")
+) -> list[Task]:
     """`count` problems, no two with the same question text. The same arguments give the same problems everywhere, and a larger
     count only adds to the end. Families take turns in a shuffled order, so any long stretch is balanced.
 
-    `families` restricts the kinds of problem (default: all). Raises CoterieError for unknown names or when a split of the given
-    families has too few problems.
+    `families` restricts the kinds of problem (default: all that have a fact for every seat). The facts are dealt among `seats`;
+    without any, nothing is dealt. Raises CoterieError for unknown names, for a family with fewer facts than seats, or when a split
+    of the given families has too few problems.
     """
-    names = tuple(FAMILIES) if families is None else tuple(families)
+    names = tuple(n for n, f in FAMILIES.items() if len(f.facts) >= len(seats)) if families is None else tuple(families)
     unknown = [name for name in names if name not in FAMILIES]
     if unknown or not names:
         raise CoterieError(
@@ -123,13 +139,16 @@ def pocket_tasks(split: Split, count: int, seed: int, families: tuple[str, ...] 
         )
     if split not in ("train", "held_out"):
         raise CoterieError(f'tasks.split: "{split}" is not a split of the pocket tasks; use "train" or "held_out"')
+    few = [name for name in names if len(FAMILIES[name].facts) < len(seats)]
+    if few:
+        raise CoterieError(f"tasks.families: {', '.join(few)} has fewer facts than the {len(seats)} seats {', '.join(seats)}")
     rng = random.Random(f"coterie pocket {split} {seed} {' '.join(names)}")
     tasks: dict[str, Task] = {}
     misses = 0
     while len(tasks) < count:
         for name in rng.sample(names, len(names)):
             story = draw_story(rng, FAMILIES[name], split)
-            task = as_task(story, deal(rng, len(story.forms)))
+            task = as_task(story, deal_among(rng, len(story.forms), len(seats)), seats=seats)
             misses = misses + 1 if task.question in tasks else 0
             if misses > 1000:
                 raise CoterieError(f"tasks.count: only {len(tasks)} different pocket problems of {', '.join(names)} were found")
@@ -137,8 +156,10 @@ def pocket_tasks(split: Split, count: int, seed: int, families: tuple[str, ...] 
     return list(tasks.values())[:count]
 
 
-def as_task(story: Story, hands: tuple[tuple[int, ...], ...], prove: bool = True) -> Task:
-    """The story dealt to seats "A", "B", … with its proof checked (`prove`; the pre-training text, which makes millions of stories
+def as_task(
+    story: Story, hands: tuple[tuple[int, ...], ...], prove: bool = True, seats: Sequence[Seat] = tuple("ABCDEFGH")
+) -> Task:
+    """The story dealt to `seats` with its proof checked (`prove`; the pre-training text, which makes millions of stories
     that nobody is tested on, leaves it out). `meta` keeps the facts in the order of the story and who was told which, so that the
     same problem can be dealt in another way."""
     facts = story.facts
@@ -148,17 +169,17 @@ def as_task(story: Story, hands: tuple[tuple[int, ...], ...], prove: bool = True
         question=question,
         answer=str(story.answer),
         ask=story.ask,
-        private={seat: tuple(facts[i] for i in hand) for seat, hand in zip("ABCDEFGH", hands, strict=False)},
+        private={seat: tuple(facts[i] for i in hand) for seat, hand in zip(seats, hands, strict=False)},
         meta={
             "family": story.family.name,
             "steps": story.family.steps,
             "numbers": story.numbers,
             "facts": facts,
             "forms": story.forms,
-            "hands": dict(zip("ABCDEFGH", hands, strict=False)),
+            "hands": dict(zip(seats, hands, strict=False)),
         },
     )
-    if prove:
+    if prove and len(hands) > 1:
         witness(task)
     return task
 
