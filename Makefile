@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 
-.PHONY: setup run test test-slow lint types format clean
+.PHONY: setup run test test-slow lint types format readmes clean
 
 setup: $(STAMP)
 
@@ -37,6 +37,10 @@ test-slow: setup
 format: setup
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+# The tables of the recipes, anew from their records.
+readmes: setup
+	$(BIN)/python -m coterie.report.markdown recipes/*/README.md
 
 clean:
 	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis

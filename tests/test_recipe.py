@@ -168,3 +168,38 @@ def test_replacing_a_table_may_not_wipe_out_what_the_arms_differ_in(tmp_path):
     plan(load_recipe(str(path)))
     with pytest.raises(CoterieError, match=r"changes what the arms of mine differ in \(grading.boxed_only of chat\)"):
         plan(load_recipe(str(path)), sets=["grading.kind=math_verify", "grading.boxed_only=true"][:1])
+
+
+def test_another_protocol_keeps_what_it_shares_with_the_old_one():
+    """The caps of a profile belong to its model: an arm with another protocol plays under them too. Breaks when the arm falls back
+    to its kind's default of 512 tokens beside a baseline with 64, which would be two changes in one."""
+    old = {"protocol": {"kind": "chat", "final_tokens": 64, "message_tokens": 48, "wording": "plain", "order": ["A", "B"]}}
+    assert merge(old, {"protocol": {"kind": "team"}}) == {"protocol": {"kind": "team", "final_tokens": 64, "wording": "plain"}}
+    assert merge(old, {"protocol": {"kind": "team", "final_tokens": 9}})["protocol"]["final_tokens"] == 9
+    assert merge({"protocol": {"final_tokens": 64}}, {"protocol": {"kind": "solo"}})["protocol"] == {
+        "kind": "solo",
+        "final_tokens": 64,
+    }
+    assert merge({"draw": {"episodes": 8}}, {"draw": {"kind": "dynamic"}})["draw"] == {"kind": "dynamic"}
+
+
+def test_paths_in_a_recipe_file_are_counted_from_its_folder_and_those_of_the_command_line_are_not(tmp_path, monkeypatch):
+    text = (recipes_folder() / "talk-to-solve" / "recipe.toml").read_text()
+    (tmp_path / "recipes").mkdir()
+    path = tmp_path / "recipes" / "mine.toml"
+    path.write_text(
+        text.replace('tasks = { kind = "pocket", train = 4096, held_out = 400 }', 'tasks = { kind = "jsonl", path = "a.jsonl" }')
+    )
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "b.jsonl").touch()
+
+    def tasks(*sets):
+        return resolve(
+            load_recipe("recipes/mine.toml"), profile="pocket", arm="chat", seed=1, overrides=parse_overrides(sets)
+        ).tasks
+
+    assert tasks().path == str(tmp_path / "recipes" / "a.jsonl")
+    assert tasks("tasks.path=b.jsonl").path == str(tmp_path / "b.jsonl")
+    assert resolve(load_recipe("recipes/mine.toml"), profile="qwen-1.5b", arm="chat", seed=1, overrides={}).model.path == (
+        "Qwen/Qwen2.5-1.5B-Instruct"
+    )

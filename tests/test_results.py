@@ -8,7 +8,7 @@ import pytest
 
 from coterie.experiment import declared
 from coterie.recipe import load_recipe, resolve
-from coterie.results import check_comparable, comparisons, read_records
+from coterie.results import check_comparable, comparisons, keep_records, read_records
 from coterie.types import CoterieError
 
 TALK = load_recipe("talk-to-solve")
@@ -93,3 +93,34 @@ def test_names_that_would_leave_the_folder_are_refused(tmp_path):
     path.write_text(text.replace("[arms.chat]", '[arms."a/b"]').replace("[arms.chat.settings", '[arms."a/b".settings'))
     with pytest.raises(CoterieError, match="arms"):
         load_recipe(str(path))
+
+
+def test_more_seeds_join_the_committed_records_though_the_untrained_evaluation_was_made_again(tmp_path):
+    """It differs in seconds, versions and, on a GPU, in the last digits of its score. The committed one stays as it is."""
+    first = {**record("chat", 0, steps=0), "seconds": 3.1, "versions": {"torch": "1"}}
+    again = {**record("chat", 0, steps=0), "seconds": 4.2, "versions": {"torch": "2"}, "score": 0.501}
+    assert keep_records([record("chat", 17)], {"chat": first}, tmp_path) == 2
+    keep_records([record("chat", 17), record("chat", 18)], {"chat": again}, tmp_path)
+    assert json.loads((tmp_path / "chat-untrained.json").read_text()) == first
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["chat-seed17.json", "chat-seed18.json", "chat-untrained.json"]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"chat": record("chat", 0, steps=0, tasks={"held_out": 20})},  # other conditions
+        {"chat": record("off", 0, steps=0) | {"score": 0.1}},  # another arm
+        {"chat": record("chat", 0, steps=0) | {"profile": "laptop"}},
+    ],
+)
+def test_an_untrained_evaluation_of_something_else_is_refused(tmp_path, other):
+    keep_records([], {"chat": record("chat", 0, steps=0)}, tmp_path)
+    with pytest.raises(CoterieError, match=r"chat-untrained\.json holds another record"):
+        keep_records([record("chat", 17)], other, tmp_path)
+    assert not (tmp_path / "chat-seed17.json").exists()
+
+
+def test_a_trained_record_that_differs_is_refused_even_in_its_seconds(tmp_path):
+    keep_records([{**record(), "seconds": 1}], {}, tmp_path)
+    with pytest.raises(CoterieError, match="holds another record"):
+        keep_records([{**record(), "seconds": 2}], {}, tmp_path)

@@ -63,6 +63,59 @@ def test_what_cannot_work_is_refused():
         ChatTokenizer(forgetful, "folder").encode(View((("system", "a"), ("user", "b"))))
 
 
+def _dialogue(said: str, ids: tuple[int, ...]) -> View:
+    return View((("user", "a"), ("assistant", said), ("user", "b")), ((1, ids),))
+
+
+def test_sampled_ids_stand_in_the_prompt_as_they_are():
+    """7 and 9 are not what "said" is encoded to. A message that was cut gets the template's end; a finished one has it."""
+    a, b = TOKENIZER._plain_ids("a")[0], TOKENIZER._plain_ids("b")[0]
+    expected = (USER, a, END, ASSISTANT, 7, 9, END, USER, b, END, ASSISTANT)
+    assert TOKENIZER.encode(_dialogue("said", (7, 9, END))) == expected
+    assert TOKENIZER.encode(_dialogue("said", (7, 9))) == expected
+    assert TOKENIZER.encode(_dialogue("said", (END,))) == (USER, a, END, ASSISTANT, END, USER, b, END, ASSISTANT)
+    other_end = TOKENIZER.encode(_dialogue("said", (7, 9, SYSTEM)))  # a model may have several tokens that end a message
+    assert other_end == (*expected[:6], SYSTEM, *expected[6:])
+
+
+def test_an_assistant_s_message_without_sampled_ids_is_text():
+    messages = [{"role": role, "content": text} for role, text in _dialogue("said", ()).messages]
+    expected = byte_tokenizer().apply_chat_template(messages, add_generation_prompt=True, tokenize=True, return_dict=False)
+    assert list(TOKENIZER.encode(_dialogue("said", ()))) == expected
+    assert list(TOKENIZER.encode(View(_dialogue("said", ()).messages))) == expected
+
+
+@given(hostile, hostile)
+def test_what_a_partner_says_in_a_dialogue_never_becomes_a_control_token(first, second):
+    ids = TOKENIZER.encode(View((("user", first), ("assistant", "x"), ("user", second)), ((1, (7, END)),)))
+    assert [i for i in ids if i in TOKENIZER.control_ids] == [USER, END, ASSISTANT, END, USER, END, ASSISTANT]
+
+
+THINKING = (
+    "{% if message.role == 'assistant' %}{{ message.content.split('</think>')[-1] }}{% else %}{{ message.content }}{% endif %}"
+)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("{{ message.content }}", THINKING),  # drops thoughts, as Qwen3's does
+        ("<|assistant|>{% endif %}", "<|assistant|><think>{% endif %}"),  # begins the reply, but does not show that afterwards
+        ("{{ message.content }}<|end|>", "{{ message.content }} <|end|>"),  # a space before the end
+        ("<|{{ message.role }}|>", "{% if loop.last %}!{% endif %}<|{{ message.role }}|>"),  # marks the last message
+    ],
+)
+def test_a_template_whose_prompts_would_not_extend_each_other_is_refused_in_a_dialogue_only(old, new):
+    tokenizer = byte_tokenizer()
+    assert old in tokenizer.chat_template
+    tokenizer.chat_template = tokenizer.chat_template.replace(old, new)
+    changed = ChatTokenizer(tokenizer, "folder")
+    assert changed.encode(View((("user", "a"),)))
+    for ids in ((7, END), ()):  # before the first message is sampled, too: so that a run is refused before it begins
+        with pytest.raises(CoterieError, match=r'folder: .* set protocol.history = "rebuilt"'):
+            changed.encode(_dialogue("said", ids))
+
+
 @pytest.mark.skipif("COTERIE_SMOLLM2" not in os.environ, reason="COTERIE_SMOLLM2 names no folder with SmolLM2-135M-Instruct")
 def test_a_real_tokenizer():
     """SmolLM2 has pad == eos and a template that adds a system message of its own (pitfall 3)."""

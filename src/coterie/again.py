@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from coterie.config import RunConfig
 from coterie.config_errors import describe
-from coterie.kinds import run_config
+from coterie.kinds import load_plugins, run_config
 from coterie.recipe import load_recipe, merge, parse_overrides
 from coterie.records import write_json
 from coterie.runs import RunFolder
@@ -53,20 +53,22 @@ def trained_stage(folder: RunFolder, config: RunConfig) -> tuple["Stage", int]:
     return stage, step
 
 
-def with_settings(folder: RunFolder, sets: Sequence[str]) -> RunConfig:
+def with_settings(folder: RunFolder, sets: Sequence[str], plugins: Sequence[Path] = ()) -> RunConfig:
     overrides = parse_overrides(sets)
     for pair in sets:
         key = pair.partition("=")[0]
         if any(key == fixed or key.startswith(f"{fixed}.") for fixed in _FIXED):
             raise CoterieError(f"--set {pair}: a finished run's {key} cannot be changed")
-    merged = merge(folder.config().model_dump(mode="json", exclude_none=True), overrides)
+    written = folder.config().model_dump(mode="json", exclude_none=True)
+    further = [plugin for plugin in load_plugins(plugins) if plugin not in written["plugins"]]
+    merged = merge(written, {**overrides, "plugins": [*written["plugins"], *further]})
     try:
         return run_config().model_validate(merged)
     except ValidationError as error:
         raise CoterieError(f"the command line: {describe(error, run_config())}") from None
 
 
-def evaluate_again(path: Path, sets: Sequence[str], name: str) -> tuple[dict[str, Any], Path]:
+def evaluate_again(path: Path, sets: Sequence[str], name: str, plugins: Sequence[Path] = ()) -> tuple[dict[str, Any], Path]:
     """Score the latest checkpoint with changed settings; writes evaluations/NAME.json and refuses to overwrite one."""
     from coterie.worker import score_run
 
@@ -74,7 +76,7 @@ def evaluate_again(path: Path, sets: Sequence[str], name: str) -> tuple[dict[str
     if not name.replace("-", "").replace("_", "").isalnum():
         raise CoterieError(f"--name {name}: use letters, digits, - and _ only")
     target = path / "evaluations" / f"{name}.json"
-    config = with_settings(folder, sets)
+    config = with_settings(folder, sets, plugins)
     if target.exists():
         raise CoterieError(f"{target} exists; choose another --name")
     stage, step = trained_stage(folder, config)
@@ -94,15 +96,16 @@ def converse(
     model: str | None,
     sets: Sequence[str],
     cuda: bool,
+    plugins: Sequence[Path] = (),
 ) -> tuple[Task, Episode]:
     """One held-out task, played once by the run's copies or by the untrained model."""
     from coterie.experiment import plan
     from coterie.hall import Plan
     from coterie.play import play
 
-    file = load_recipe(recipe)
+    file = load_recipe(recipe, plugins)
     if run is not None:
-        config = with_settings(RunFolder(run), sets)
+        config = with_settings(RunFolder(run), sets, plugins)
         if config.recipe != file.name:
             raise CoterieError(f"{run} is a run of {config.recipe}, not of {file.name}")
         if arm is not None and arm != config.arm:

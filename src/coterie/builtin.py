@@ -90,13 +90,18 @@ def _chat(config: p.ChatConfig, about: About) -> Any:
     from coterie.protocols.chat import WORDINGS, Chat
 
     words = WORDINGS[_wording(config, about)]
-    return Chat(config.order, config.message_tokens, config.final_tokens, config.deliver, words)
+    return Chat(config.order, config.message_tokens, config.final_tokens, config.deliver, words, config.history)
 
 
 def _board(config: p.BoardConfig, about: About) -> Any:
-    from coterie.grading.exact import answer_text
+    from coterie.measures import answer_spelling
     from coterie.protocols.board import WORDINGS, Board
 
+    if config.visibility == "ring" and config.ring > config.copies:
+        raise CoterieError(
+            f"protocol.ring = {config.ring} is more notes than protocol.copies = {config.copies} write; lower it, or use "
+            'protocol.visibility = "all"'
+        )
     return Board(
         copies=config.copies,
         visible={"own": 1, "all": config.copies, "ring": config.ring}[config.visibility],
@@ -104,12 +109,12 @@ def _board(config: p.BoardConfig, about: About) -> Any:
         message_tokens=config.message_tokens,
         final_tokens=config.final_tokens,
         wording=WORDINGS[_wording(config, about)],
-        answer=answer_text,
+        answer=answer_spelling,
     )
 
 
 def _debate(config: p.DebateConfig, about: About) -> Any:
-    from coterie.grading.exact import answer_text
+    from coterie.measures import answer_spelling
     from coterie.protocols.debate import WORDINGS, Debate
 
     return Debate(
@@ -119,7 +124,7 @@ def _debate(config: p.DebateConfig, about: About) -> Any:
         vote=config.reward == "vote",
         final_tokens=config.final_tokens,
         wording=WORDINGS[_wording(config, about)],
-        answer=answer_text,
+        answer=answer_spelling,
     )
 
 

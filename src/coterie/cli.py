@@ -1,4 +1,5 @@
-"""The command line: `coterie run`, `eval`, `compare`, `chat`, `recipes`, `settings`. Mistakes in what was given exit with 2."""
+"""The command line: `coterie run`, `explain`, `eval`, `compare`, `chat`, `recipes`, `settings`. Mistakes in what was given exit
+with 2."""
 
 import os
 import signal
@@ -24,6 +25,7 @@ errors = Console(stderr=True, highlight=False)
 
 Several = Parameter(consume_multiple=True, negative=(), show_default=False)
 Flag = Parameter(negative=(), show_default=False)
+Plugins = Annotated[tuple[Path, ...], Parameter(name="--plugin", consume_multiple=True, negative=(), show_default=False)]
 
 
 def main() -> None:
@@ -31,6 +33,7 @@ def main() -> None:
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
+        _entry_points()
         code = app(exit_on_error=False, print_error=False, result_action="return_value")
     except CoterieError as error:
         errors.print(f"coterie: {error}", markup=False, soft_wrap=True)
@@ -59,8 +62,10 @@ def run(
     set: Annotated[tuple[str, ...], Several] = (),
     out: Path | None = None,
     resume: Annotated[bool, Flag] = False,
+    smoke: Annotated[bool, Flag] = False,
     workers: int | None = None,
     threads: int | None = None,
+    plugin: Plugins = (),
 ) -> int:
     """Play every arm of a recipe over its seeds, score the trained copies on held-out tasks, and print a verdict.
 
@@ -86,45 +91,63 @@ def run(
         The folder for runs and results; runs/RECIPE when absent.
     resume
         Go on with unfinished runs from their last checkpoints.
+    smoke
+        Only see that it plays: every arm for two steps on a few tasks with the built-in model, into a temporary folder.
     workers
         Runs played at once, each in its own process.
     threads
         Threads of each worker.
+    plugin
+        A Python file that registers kinds of its own (docs/write-a-protocol.md); may be given several times.
     """
     from coterie import experiment as ex
-    from coterie.launch.local import default_workers, gpu_sets, play_runs
+    from coterie import running
     from coterie.recipe import load_recipe
-    from coterie.report.progress import Watcher
     from coterie.report.terminal import print_results
 
-    count = _gpus()
-    plan = ex.plan(
-        load_recipe(recipe), profile=profile, model=model, arms=arm, seeds=seeds, steps=steps, sets=set, out=out, cuda=count > 0
-    )
-    for name, value in (("--workers", workers), ("--threads", threads)):
-        if value is not None and value < 1:
-            raise CoterieError(f"{name} {value}: give 1 or more")
+    running.check_counts(workers, threads)
+    file = load_recipe(recipe, plugin)
+    if smoke:
+        from coterie.smoke import plan_smoke, print_smoke, refuse
+
+        refuse({"--profile": profile, "--model": model, "--seeds": seeds, "--steps": steps, "--resume": resume})
+        plan = plan_smoke(file, arm, set, out)
+    else:
+        cuda = running.gpus() > 0
+        plan = ex.plan(file, profile=profile, model=model, arms=arm, seeds=seeds, steps=steps, sets=set, out=out, cuda=cuda)
     todo = ex.prepare(plan, resume)
-    _announce(plan, todo, profile)
-    failures = []
-    if todo:
-        about = todo[0].config
-        each = (about.engine.tensor_parallel or 1) if about.engine.kind == "vllm" else 1
-        gpus = [] if about.model.device == "cpu" else gpu_sets(count, os.environ.get("CUDA_VISIBLE_DEVICES"), each)
-        crew = workers or default_workers(len(todo), len(gpus))
-        share = threads or (max(1, (os.cpu_count() or 1) // crew) if gpus else 1)
-        with Watcher(console, [(job.folder, job.config.train.steps) for job in todo]) as watch:
-            failures = play_runs([job.folder for job in todo], crew, share, watch, gpus)
-    for failure in failures:
-        errors.print(f"coterie: {failure.folder.name}: {failure.error}", markup=False, soft_wrap=True)
-    if failures:
-        errors.print(f"coterie: {len(failures)} of {len(todo)} runs did not finish; go on with --resume.")
-    if any(job.folder.finished for job in plan.jobs):
+    running.announce(plan, todo, profile, console)
+    failures = running.play(todo, workers, threads, console)
+    remedy = "their folders are kept" if smoke else "go on with --resume"
+    code = running.report_failures(failures, len(todo), errors, remedy)
+    if smoke:
+        print_smoke(plan, console)
+    elif any(job.folder.finished for job in plan.jobs):
         results = ex.write_results(plan.recipe, plan.out)
         console.print()
         print_results(results, console)
-        _draw(results, plan.out)
-    return (2 if all(f.kind == "user" for f in failures) else 1) if failures else 0
+        running.draw(results, plan.out, console)
+    return code
+
+
+@app.command
+def explain(recipe: str, /, *, profile: str | None = None, plugin: Plugins = ()) -> None:
+    """Print a recipe's question, and each arm as its difference to the baseline.
+
+    Parameters
+    ----------
+    recipe
+        As in `coterie run`.
+    profile
+        The profile whose settings are compared; the recipe's default when absent.
+    plugin
+        As in `coterie run`.
+    """
+    from coterie.recipe import choose_profile, load_recipe
+    from coterie.report.explain import print_explanation
+
+    file = load_recipe(recipe, plugin)
+    print_explanation(file, choose_profile(file, profile, None, False), console)
 
 
 @app.command(name="eval")
@@ -134,6 +157,7 @@ def evaluate(
     *,
     set: Annotated[tuple[str, ...], Several] = (),
     name: str = "again",
+    plugin: Plugins = (),
 ) -> None:
     """Score a run's latest checkpoint again, for example with another sampler; the run itself is not changed.
 
@@ -145,10 +169,12 @@ def evaluate(
         Settings to change, as key=value; for example `--set evaluate.sampling.temperature=0`.
     name
         The result is written to RUN/evaluations/NAME.json.
+    plugin
+        Further plugins, for kinds that --set names; those that the run was played with are loaded anyway.
     """
     from coterie.again import evaluate_again
 
-    result, path = evaluate_again(run, set, name)
+    result, path = evaluate_again(run, set, name, plugin)
     score = "no episode could be graded" if result["score"] is None else f"{result['score']:.3f}"
     console.print(
         f"score {score} on {result['held_out']} held-out tasks ({result['episodes']} episodes, step {result['steps']})",
@@ -161,7 +187,15 @@ def evaluate(
 
 
 @app.command
-def compare(folder: Path, /, *, recipe: str | None = None, json: Path | None = None, records: Path | None = None) -> None:
+def compare(
+    folder: Path,
+    /,
+    *,
+    recipe: str | None = None,
+    json: Path | None = None,
+    records: Path | None = None,
+    plugin: Plugins = (),
+) -> None:
     """Compare the arms of finished runs over their seeds.
 
     Parameters
@@ -174,6 +208,8 @@ def compare(folder: Path, /, *, recipe: str | None = None, json: Path | None = N
         Also write the summary to this file.
     records
         Also copy the record of each finished run into this folder, as ARM-seedK.json, to be kept and compared later.
+    plugin
+        As in `coterie run`; plugins that the recipe names need not be given.
     """
     from coterie.experiment import summarise
     from coterie.recipe import load_recipe
@@ -184,7 +220,7 @@ def compare(folder: Path, /, *, recipe: str | None = None, json: Path | None = N
     trained, untrained = read_records(folder)
     named = recipe or next(iter([*trained, *untrained.values()]))["recipe"]
     try:
-        known = load_recipe(named)
+        known = load_recipe(named, plugin)
     except CoterieError as error:
         if recipe:
             raise
@@ -201,16 +237,47 @@ def compare(folder: Path, /, *, recipe: str | None = None, json: Path | None = N
 
 
 @app.command
-def settings(prefix: str = "", /) -> None:
+def crossplay(folder: Path, /, *, arm: str, episodes: int = 1, tasks: int | None = None) -> None:
+    """Score the copies of every finished seed of an arm, and the untrained base, each with each.
+
+    Parameters
+    ----------
+    folder
+        A folder of run folders, for example runs/talk-to-solve.
+    arm
+        The arm whose seeds play with each other.
+    episodes
+        Episodes of each task for every pair.
+    tasks
+        Only so many of the held-out tasks.
+    """
+    from coterie.crossplay import crossplay as play_all
+    from coterie.report.heatmap import crossplay_means, crossplay_table
+
+    for name, value in (("--episodes", episodes), ("--tasks", tasks)):
+        if value is not None and value < 1:
+            raise CoterieError(f"{name} {value}: give 1 or more")
+    record = play_all(folder, arm, episodes, tasks)
+    console.print(crossplay_table(record))
+    console.print(crossplay_means(record))
+    console.print(f"written to {folder / f'crossplay-{arm}.json'} and .png", markup=False, soft_wrap=True)
+
+
+@app.command
+def settings(prefix: str = "", /, *, plugin: Plugins = ()) -> None:
     """List every setting that --set takes, with its default and meaning.
 
     Parameters
     ----------
     prefix
         Only the settings whose key begins so, for example train.optimizer.
+    plugin
+        Also the settings of the kinds that this file registers.
     """
+    from coterie.kinds import load_plugins
     from coterie.report.settings import settings as every
 
+    load_plugins(plugin)
     for key, default, meaning in every():
         if key.startswith(prefix):
             console.print(f"[bold]{escape(key)}[/bold] = {escape(default)}", soft_wrap=True)
@@ -245,6 +312,7 @@ def chat(
     profile: str | None = None,
     model: str | None = None,
     set: Annotated[tuple[str, ...], Several] = (),
+    plugin: Plugins = (),
 ) -> None:
     """Play one held-out task and print the conversation, with private numbers in colour.
 
@@ -266,46 +334,27 @@ def chat(
         As in `coterie run`.
     set
         As in `coterie run`.
+    plugin
+        As in `coterie run`.
     """
     from coterie.again import converse
     from coterie.report.conversation import print_conversation
+    from coterie.running import gpus
 
     played, episode = converse(
-        recipe, run=run, arm=arm, index=task, seed=seed, profile=profile, model=model, sets=set, cuda=_gpus() > 0
+        recipe, run=run, arm=arm, index=task, seed=seed, profile=profile, model=model, sets=set, cuda=gpus() > 0, plugins=plugin
     )
     print_conversation(console, played, episode)
 
 
-def _gpus() -> int:
-    import torch
+def _entry_points() -> None:
+    """Kinds of installed packages; most have none, and then nothing is imported for it."""
+    from importlib.metadata import entry_points
 
-    return torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if entry_points(group="coterie.kinds"):
+        from coterie.kinds import load_entry_points
 
-
-def _announce(plan, todo, profile: str | None) -> None:
-    file = plan.recipe.file
-    chosen = plan.profile
-    why = ""
-    if profile is None and chosen != file.profile and file.other_models:
-        why = " (chosen for a model other than the built-in one; --profile names another)"
-    config = plan.jobs[0].config
-    console.print(f"[bold]{plan.recipe.name}[/bold]: {file.title}")
-    console.print(f"  profile {chosen}{why}: model {config.model.path}, tasks {config.tasks.kind}", markup=False, soft_wrap=True)
-    seeds = " ".join(map(str, plan.seeds))
-    steps = max(job.config.train.steps for job in plan.jobs)
-    console.print(f"  arms {', '.join(plan.arms)}; seeds {seeds}; {steps} steps; into {plan.out}", markup=False, soft_wrap=True)
-    done = len(plan.jobs) - len(todo)
-    if done:
-        console.print(f"  {done} of {len(plan.jobs)} runs are finished already and are not played again", markup=False)
-
-
-def _draw(results, out: Path) -> None:
-    from coterie.report.plots import draw_results
-
-    picture = draw_results(results, out / "learning-curves.png")
-    if picture:
-        console.print(f"learning curves: {picture}", markup=False, soft_wrap=True)
-    console.print(f"results: {out / 'results.json'}", markup=False, soft_wrap=True)
+        load_entry_points()
 
 
 if __name__ == "__main__":

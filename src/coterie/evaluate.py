@@ -1,5 +1,6 @@
 """Held-out scores: of the trained copies together, of each with the untrained base as its partner, and the measures of talk."""
 
+import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -63,12 +64,34 @@ def evaluate(hall: Hall, tasks: Sequence[Task], cast: Cast, episodes: int) -> Ev
     )
 
 
-def cross_casts(seats: tuple[Seat, ...]) -> dict[str, dict[Seat, Player]]:
-    """For each seat, the trained policy there and the untrained base in every other, by a readable name."""
+MOST_ROLES = 4
+"""The trained copy is tried in at most so many roles, the first ones, with each partner: an evaluation costs the same each time."""
+
+
+def role(seat: Seat) -> str:
+    """The part that a seat plays: its name without a number at the end."""
+    return re.sub(r"[\s_-]*\d+$", "", seat) or seat
+
+
+def cross_casts(seats: tuple[Seat, ...], partners: Sequence[Player] = (BASE,)) -> dict[str, dict[Seat, Player]]:
+    """Cross-play: for each role and partner, the trained policy in that role and the partner in every other, by a readable name
+    such as "A=policy,B=base" or "writer=base,reader=policy". Seats that differ by a number only have one role; where all do, they
+    are alike, and the policy takes the first among partners. A single seat has nobody to play with.
+    """
+    roles = list(dict.fromkeys(role(seat) for seat in seats))
+    if len(roles) > 1:
+        parts = {name: tuple(seat for seat in seats if role(seat) == name) for name in roles}
+    elif len(seats) > 1:
+        parts = {seats[0]: seats[:1], "others": seats[1:]}
+        roles = [seats[0]]
+    else:
+        return {}
     casts = {}
-    for trained in seats:
-        by_seat = {seat: POLICY if seat == trained else BASE for seat in seats}
-        casts[",".join(f"{seat}={player}" for seat, player in by_seat.items())] = by_seat
+    for partner in partners:
+        for trained in roles[:MOST_ROLES]:
+            by_part = {name: POLICY if name == trained else partner for name in parts}
+            name = ",".join(f"{part}={player}" for part, player in by_part.items())
+            casts[name] = {seat: by_part[part] for part, of_part in parts.items() for seat in of_part}
     return casts
 
 

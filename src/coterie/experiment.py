@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from coterie.arms import check_arms, declared
 from coterie.config import RunConfig
-from coterie.recipe import Recipe, check_arms, choose_arms, choose_profile, leaves, parse_overrides, resolve
+from coterie.recipe import Recipe, choose_arms, choose_profile, parse_overrides, resolve
 from coterie.records import write_json
 from coterie.results import check_comparable, folders_of, gather, read_records
 from coterie.runs import RunFolder
@@ -65,7 +66,8 @@ def plan(
         for arm in arm_names
         for seed in seed_list
     }
-    check_arms(recipe, chosen, overrides)
+    there = {arm for arm in recipe.file.arms if any(folder.glob(f"{arm}-seed*/config.toml"))}
+    check_arms(recipe, chosen, overrides, {*arm_names, *there})
     first = next(iter(configs.values()))
     if first.train.steps == 0:
         raise CoterieError(
@@ -101,11 +103,6 @@ def prepare(experiment: Experiment, resume: bool) -> list[Job]:
     return todo
 
 
-def declared(recipe: Recipe) -> list[str]:
-    """The settings in which the recipe's arms differ."""
-    return [path for arm in recipe.file.arms.values() for path in leaves(arm.settings)]
-
-
 def check_folder(experiment: Experiment) -> None:
     """Make sure that what is planned can be compared with the finished runs that lie in the folder already."""
     planned = [
@@ -137,6 +134,7 @@ def summarise(recipe: Recipe, folder: Path) -> dict[str, Any]:
         baseline=file.baseline,
         changes={name: arm.change for name, arm in file.arms.items()},
         min_effect=file.min_effect,
+        metrics=file.metrics,
     )
 
 

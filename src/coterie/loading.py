@@ -57,7 +57,7 @@ def load_reader(config: ModelConfig) -> Reader:
         eos = about.eos_token_id
     # Models may end a message with more than one token; their generation config lists them.
     stop_ids = () if eos is None else tuple(eos) if isinstance(eos, list | tuple) else (eos,)
-    tokenizer = load_tokenizer(source, config.chat_template, stop_ids)
+    tokenizer = load_tokenizer(source, config.chat_template, stop_ids, about.model_type)
     if max(tokenizer.control_ids, default=0) >= about.vocab_size:
         raise CoterieError(
             f"model.path: {config.path} has {about.vocab_size} embeddings but its tokenizer has larger ids; "

@@ -72,6 +72,13 @@ def agree(texts: Iterable[str], published: bool = False) -> bool:
     return all(_same(answers[0], answer) for answer in answers[1:])
 
 
+def answer_spelling(text: str) -> str | None:
+    """The answer of `text`, in one spelling for equal numbers ("1,800.00" and "1800" are one), to count votes by; None where it
+    gives none. Read as `agree` reads it, so that a policy that stops boxing still votes."""
+    answer = _answer(text)
+    return str(answer.value) if isinstance(answer, Number) else answer
+
+
 def talk_measures(episodes: Iterable[Episode], tasks_by_id: Mapping[str, Task], published: bool = False) -> dict[str, Any]:
     """Measures over all `episodes` of a chat, ready for JSON; None where nothing defines a measure.
 
@@ -123,7 +130,8 @@ def talk_measures(episodes: Iterable[Episode], tasks_by_id: Mapping[str, Task], 
 
 
 def _exchange(episode: Episode, task: Task, published: bool, values: dict[str, list[float]]) -> None:
-    """Adds what each seat shared, used and asked in one episode."""
+    """Adds what each seat shared, used and asked in one episode. A seat without facts of its own shares and uses nothing: where
+    all are given the whole problem nothing is private, and a board's writers and readers hold facts under other names."""
     by_seat: dict[Seat, list[Message]] = defaultdict(list)
     for message in episode.messages:
         by_seat[message.seat].append(message)
@@ -132,7 +140,7 @@ def _exchange(episode: Episode, task: Task, published: bool, values: dict[str, l
             ("shared", private_numbers, [message.text for message in messages if not message.final]),
             ("used", others_numbers, [message.text for message in messages if message.final]),
         ):
-            wanted = pool(task, seat, published)
+            wanted = pool(task, seat, published) if seat in task.private else ()
             if wanted and said:
                 heard = frozenset().union(*(numbers(text, published) for text in said))
                 values[name].append(len(wanted & heard) / len(wanted))

@@ -105,11 +105,17 @@ def _grade(plans: Sequence[Plan], tables: Sequence[LiveTable], failed: Mapping[i
         graded = {turn: next(results) for turn in turns}
         marks = {turn: mark for turn, mark in graded.items() if not isinstance(mark, GradingError)}
         messages = tuple(replace(m, score=marks[m.turn]) if m.turn in marks else m for m in table.messages)
-        errors = {messages[turn].seat: mark.reason for turn, mark in graded.items() if isinstance(mark, GradingError)}
         finals: dict[str, Message] = {m.seat: m for m in messages if m.final}
+        errors = {_blame(messages[turn], finals): mark.reason for turn, mark in graded.items() if isinstance(mark, GradingError)}
         if index in failed or not finals:
             errors = {**errors, "": failed.get(index, "no seat gave a final message")}
         scores = {seat: m.score for seat, m in finals.items() if m.score is not None}
         reward = None if errors else hall.protocol.reward(tuple(finals.values()))
         episodes.append(Episode(plan.task.id, plan.index, plan.cast, messages, scores, reward, errors))
     return episodes
+
+
+def _blame(message: Message, finals: Mapping[str, Message]) -> str:
+    """The key of a grading error: the seat for the answer that counts for it, so that two failures of one seat are two errors."""
+    counts = finals.get(message.seat) is message
+    return message.seat if counts else f"{message.seat}, message {message.turn + 1}"

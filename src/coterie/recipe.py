@@ -1,8 +1,9 @@
 """Recipe files: a question, its arms (each a stated change to the baseline), profiles, seeds; and how they become run configs.
 
 Layers, later ones win: the recipe's `[settings]`, the profile's, the arm's, the command line's. A layer that names another `kind`
-for a table replaces that table, because settings of one kind mean nothing to another. What the arms differ in may not be set from
-the command line: it would make the comparison a lie.
+for a table replaces that table, because settings of one kind mean nothing to another (`layers.merge`). What the arms differ in may
+not be set from the command line: it would make the comparison a lie (`arms`). Relative paths in a recipe file, those of its plugins
+included, are counted from the folder that it lies in.
 """
 
 import tomllib
@@ -14,11 +15,26 @@ from typing import Annotated, Any
 from pydantic import Field, ValidationError
 
 from coterie.config import Config, RunConfig
-from coterie.config_errors import describe, differences, locate, meant, models_in
+from coterie.config_errors import describe, locate, meant
 from coterie.kinds import load_plugins, run_config
+from coterie.layers import Settings, beside, leaves, merge, parse_overrides
 from coterie.types import CoterieError
 
-Settings = dict[str, Any]
+__all__ = [
+    "Recipe",
+    "RecipeFile",
+    "Settings",
+    "choose_arms",
+    "choose_profile",
+    "leaves",
+    "load_recipe",
+    "merge",
+    "parse_overrides",
+    "recipe_names",
+    "recipes_folder",
+    "resolve",
+]
+
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.+-]*$")]
 """Arms and profiles name files, so they hold letters, digits and _ . + - only."""
 
@@ -26,6 +42,8 @@ Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.+-]*$")]
 class ArmFile(Config):
     change: str
     """The one change to the baseline, in a sentence."""
+    why_several: str | None = None
+    """Why the arm differs from the baseline in several settings, where it must (`arms.check_one_change`)."""
     settings: Settings = Field(default_factory=dict)
 
 
@@ -56,6 +74,8 @@ class RecipeFile(Config):
     settings: Settings = Field(default_factory=dict)
     arms: dict[Name, ArmFile] = Field(min_length=1)
     profiles: dict[Name, ProfileFile] = Field(min_length=1)
+    metrics: tuple[Annotated[str, Field(pattern=r"^(score|cross_play|also\..+)$")], ...] = Field(default=("score",), min_length=1)
+    """What arms are compared by: "score", "cross_play" (with strangers in the other seats), "also.NAME" (another protocol)."""
     min_effect: float = 0.05
     """The smallest difference in score that the question is about."""
 
@@ -82,6 +102,8 @@ def recipe_names() -> list[str]:
 def load_recipe(name: str, plugins: Sequence[Path] = ()) -> Recipe:
     """A recipe by the name of a built-in one, or the path of a TOML file or of a folder that holds recipe.toml. `plugins`, and
     those that the recipe names, are imported first."""
+    from coterie.arms import check_one_change  # which resolves recipes
+
     path = recipes_folder() / name / "recipe.toml"
     if not path.is_file():
         given = Path(name)
@@ -99,6 +121,7 @@ def load_recipe(name: str, plugins: Sequence[Path] = ()) -> Recipe:
     name = path.parent.name if path.name == "recipe.toml" else path.stem
     recipe = Recipe(name, path, file, tuple(load_plugins([*(path.parent / plugin for plugin in file.plugins), *plugins])))
     _check_names(recipe)
+    check_one_change(recipe)
     return recipe
 
 
@@ -145,38 +168,17 @@ def choose_arms(recipe: Recipe, arms: Iterable[str]) -> list[str]:
     return chosen
 
 
-def parse_overrides(pairs: Iterable[str]) -> Settings:
-    """`key=value` pairs as nested settings; a value is read as TOML, and as a plain string where it is not TOML."""
-    settings: Settings = {}
-    for pair in pairs:
-        key, equals, text = pair.partition("=")
-        if not equals or not all(key.split(".")):
-            raise CoterieError(f"--set {pair}: write it as key=value, for example --set train.steps=20")
-        try:
-            value = tomllib.loads(f"value = {text}")["value"]
-        except tomllib.TOMLDecodeError:
-            value = text
-        *parents, last = key.split(".")
-        table = settings
-        for parent in parents:
-            table = table.setdefault(parent, {})
-            if not isinstance(table, dict):
-                raise CoterieError(f"--set {pair}: {parent} is given both as a value and as a table")
-        table[last] = value
-    return settings
-
-
 def resolve(recipe: Recipe, *, profile: str, arm: str, seed: int, overrides: Settings) -> RunConfig:
     """One arm and seed, all layers merged and checked."""
-    file = recipe.file
+    file, folder = recipe.file, recipe.path.parent
     for path in leaves(overrides):
         if any(path == other or path.startswith(other + ".") for a in file.arms.values() for other in leaves(a.settings)):
             raise CoterieError(f"{path} is what the arms of {recipe.name} differ in, so it cannot be set; choose an arm with --arm")
     layers = [
         ("the command line", overrides),
-        (f"{recipe.path} [arms.{arm}.settings]", file.arms[arm].settings),
-        (f"{recipe.path} [profiles.{profile}.settings]", file.profiles[profile].settings),
-        (f"{recipe.path} [settings]", file.settings),
+        (f"{recipe.path} [arms.{arm}.settings]", beside(file.arms[arm].settings, folder)),
+        (f"{recipe.path} [profiles.{profile}.settings]", beside(file.profiles[profile].settings, folder)),
+        (f"{recipe.path} [settings]", beside(file.settings, folder)),
     ]
     merged: Settings = {}
     for _, layer in reversed(layers):
@@ -188,66 +190,26 @@ def resolve(recipe: Recipe, *, profile: str, arm: str, seed: int, overrides: Set
         raise CoterieError(f"{_source(error, layers)}: {describe(error, run_config())}") from None
 
 
-def merge(base: Mapping[str, Any], layer: Mapping[str, Any], models: Sequence[type[Config]] | None = None) -> Settings:
-    """Deep merge; a table of another `kind` replaces instead, where kinds have settings of their own. `models` are those that the
-    tables are parsed with; they say what kind a table has that names none."""
-    models = (run_config(),) if models is None else models
-    merged = dict(base)
-    for key, value in layer.items():
-        old = merged.get(key)
-        fields = [one.model_fields[key] for one in models if key in one.model_fields]
-        inner = [model for field in fields for model in models_in(field.annotation)]
-        if isinstance(value, Mapping) and isinstance(old, Mapping) and _same_kind(old, value, fields, inner):
-            merged[key] = merge(old, value, inner)
-        else:
-            merged[key] = dict(value) if isinstance(value, Mapping) else value
-    return merged
-
-
-def _same_kind(old: Mapping[str, Any], new: Mapping[str, Any], fields: Sequence[Any], inner: Sequence[type[Config]]) -> bool:
-    if "kind" not in new or len(inner) == 1:
-        return True
-    default = next((getattr(field.default, "kind", None) for field in fields), None)
-    return new["kind"] == old.get("kind", default)
-
-
-def check_arms(recipe: Recipe, profile: str, overrides: Settings) -> None:
-    """Make sure that settings from the command line leave the arms differing in what the recipe says, and in nothing else."""
-
-    def differing(settings: Settings) -> dict[str, list[str]]:
-        of = {arm: resolve(recipe, profile=profile, arm=arm, seed=0, overrides=settings).model_dump() for arm in recipe.file.arms}
-        baseline = of[recipe.file.baseline]
-        return {arm: [key for key in differences(baseline, one) if key != "arm"] for arm, one in of.items()}
-
-    declared, found = differing({}), differing(overrides)
-    for arm in recipe.file.arms:
-        if declared[arm] != found[arm]:
-            keys = ", ".join(sorted({*declared[arm]} ^ {*found[arm]}))
-            raise CoterieError(
-                f"the command line changes what the arms of {recipe.name} differ in ({keys} of {arm}); "
-                "copy the recipe to ask another question"
-            )
-
-
 def _absolute(config: RunConfig) -> RunConfig:
     """Folders and files by absolute path, so that a run can be resumed from another working directory."""
 
+    def place(given: Any) -> Any:
+        if isinstance(given, tuple):
+            return tuple(place(one) for one in given)
+        here = Path(given).expanduser()
+        return str(here.resolve()) if given not in ("pocket", "base") and here.exists() else given
+
     def fix(part: Any, *names: str) -> Any:
-        found = {
-            n: str(Path(v).expanduser().resolve()) for n in names if (v := getattr(part, n, None)) and Path(v).expanduser().exists()
+        return part.model_copy(update={n: place(v) for n in names if (v := getattr(part, n, None))})
+
+    return config.model_copy(
+        update={
+            "model": fix(config.model, "path", "chat_template"),
+            "tasks": fix(config.tasks, "path", "held_out_path"),
+            "cast": fix(config.cast, "partner", "partners"),
+            "evaluate": fix(config.evaluate, "partners"),
         }
-        return part.model_copy(update=found)
-
-    model = config.model if config.model.path == "pocket" else fix(config.model, "path", "chat_template")
-    return config.model_copy(update={"model": model, "tasks": fix(config.tasks, "path", "held_out_path")})
-
-
-def leaves(settings: Mapping[str, Any], prefix: str = "") -> list[str]:
-    found = []
-    for key, value in settings.items():
-        path = f"{prefix}{key}"
-        found += leaves(value, f"{path}.") if isinstance(value, Mapping) and value else [path]
-    return found
+    )
 
 
 def _source(error: ValidationError, layers: list[tuple[str, Settings]]) -> str:

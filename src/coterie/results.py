@@ -1,6 +1,6 @@
 """From finished runs to `results.json`: arms, seeds, comparisons."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -55,15 +55,26 @@ def read_records(folder: Path) -> tuple[list[dict[str, Any]], dict[str, dict[str
 
 def keep_records(trained: Sequence[dict[str, Any]], untrained: dict[str, dict[str, Any]], folder: Path) -> int:
     """Write each record into `folder`, under the name by which `read_records` finds it. One that is there already and differs is
-    refused, so that results accumulate and are never replaced."""
+    refused, so that results accumulate and are never replaced. An untrained evaluation is made again whenever seeds are added, and
+    differs in its times at least: the one that is there is kept when it was made under the same conditions."""
     named = {run_name(r["arm"], r["seed"]): r for r in trained} | {untrained_name(arm): r for arm, r in untrained.items()}
     files = {folder / f"{name}.json": record for name, record in named.items()}
     for file, record in files.items():
-        if file.exists() and read_json(file) != record:
+        there = read_json(file) if file.exists() else None
+        if there not in (None, record) and not _same_evaluation(there, record):
             raise CoterieError(f"{file} holds another record; choose another folder with --records, or remove it")
     for file, record in files.items():
-        write_json(file, record)
+        if not file.exists():
+            write_json(file, record)
     return len(files)
+
+
+def _same_evaluation(one: Any, other: dict[str, Any]) -> bool:
+    """Whether both are untrained evaluations of one arm under the same conditions."""
+    if not isinstance(one, dict) or not one.keys() >= NEEDED or one["steps"] or other["steps"]:
+        return False
+    same = all(one[key] == other[key] for key in ("recipe", "profile", "arm"))
+    return same and conditions_of(one) == conditions_of(other)
 
 
 def check_comparable(where: Path, records: Sequence[dict[str, Any]], declared: Collection[str]) -> None:
@@ -112,8 +123,10 @@ def gather(
     baseline: str,
     changes: dict[str, str],
     min_effect: float,
+    metrics: Sequence[str] = ("score",),
 ) -> dict[str, Any]:
-    """One JSON-ready summary of all runs of a recipe; `report` documents what it reads from it."""
+    """One JSON-ready summary of all runs of a recipe; `report` documents what it reads from it. `metrics` are what the arms are
+    compared by (see `metric_of`)."""
     arms: dict[str, Any] = {}
     order = [name for name in changes if any(r["arm"] == name for r in trained)]
     for arm in order + sorted({r["arm"] for r in trained} - set(order)):
@@ -123,11 +136,12 @@ def gather(
             seeds[str(record["seed"])] = {
                 **{
                     key: record.get(key)
-                    for key in ("score", "held_out", "episodes", "measures", "grading_errors", "minutes", "steps", "curve")
+                    for key in ("score", "held_out", "episodes", "measures", "grading_errors", "minutes", "steps", "curve", "cost")
                 },
                 "cross_play": {
                     cast: {"score": of["score"], "measures": of["measures"]} for cast, of in record["cross_play"].items()
                 },
+                "also": {name: {"score": of["score"], "measures": of["measures"]} for name, of in record.get("also", {}).items()},
                 "before": {"score": before["score"], "measures": before["measures"]} if before else None,
             }
         arms[arm] = {"change": changes.get(arm, ""), "seeds": seeds}
@@ -142,22 +156,38 @@ def gather(
         "sampling": some["sampling"],
         "baseline": baseline,
         "arms": arms,
-        "comparisons": comparisons(arms, baseline, min_effect),
+        "comparisons": [row for metric in metrics for row in comparisons(arms, baseline, min_effect, metric)],
         "versions": some.get("versions", versions()),
         "machine": some.get("machine"),
     }
 
 
-def comparisons(arms: dict[str, Any], baseline: str, min_effect: float) -> list[dict[str, Any]]:
-    """Every arm against the baseline, by held-out score over the seeds."""
+def metric_of(run: Mapping[str, Any], metric: str) -> float | None:
+    """A run's value of a metric: "score" (held-out team reward), "cross_play" (the mean score of the trained copy with strangers in
+    the other seats), or "also.NAME" (the score under another protocol). None where the run does not have it."""
+    if metric == "cross_play":
+        scores = [of["score"] for of in (run.get("cross_play") or {}).values() if of["score"] is not None]
+        return sum(scores) / len(scores) if scores else None
+    if metric.startswith("also."):
+        return ((run.get("also") or {}).get(metric.removeprefix("also.")) or {}).get("score")
+    return run.get("score")
+
+
+def comparisons(arms: dict[str, Any], baseline: str, min_effect: float, metric: str = "score") -> list[dict[str, Any]]:
+    """Every arm against the baseline, by a metric over the seeds."""
     scores = {
-        arm: {int(seed): run["score"] for seed, run in of["seeds"].items() if run["score"] is not None} for arm, of in arms.items()
+        arm: {int(seed): value for seed, run in of["seeds"].items() if (value := metric_of(run, metric)) is not None}
+        for arm, of in arms.items()
     }
     rows = []
     for arm, of_arm in scores.items():
         if arm != baseline and scores.get(baseline) and of_arm:
-            row = as_row(compare(scores[baseline], of_arm, min_effect=min_effect), arm, baseline)
-            rows.append(_with_start(row, _untrained(arms[arm]), _untrained(arms[baseline])))
+            found = compare(scores[baseline], of_arm, min_effect=min_effect)
+            if metric == "score":
+                row = _with_start(as_row(found, arm, baseline), _untrained(arms[arm]), _untrained(arms[baseline]))
+            else:
+                row = as_row(found, f"{arm}, {metric},", baseline) | {"arm": arm}
+            rows.append({**row, "metric": metric})
     return rows
 
 

@@ -7,6 +7,7 @@ only, and everything between two of them, contents included, is encoded by a tok
 """
 
 import functools
+import inspect
 import json
 import re
 from dataclasses import dataclass
@@ -25,6 +26,8 @@ _PROBES = (
     View((("user", "Tom has 12 apples.\nHow many?"),)),
     View((("system", "Be short."), ("user", "Tom has 12 apples."))),
 )
+_SAID = ("So it is 12.", "<think>\n7 + 5\n</think>\n\nSo it is 12.")
+"""What a template may not touch in an assistant's earlier message; several drop the thoughts (Qwen3, SmolLM3, DeepSeek-R1)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +66,7 @@ class ChatTokenizer:
         self.pad_id = tokenizer.eos_token_id if pad is None else pad
         self.control_ids = frozenset(self._added.values())
         self._template = functools.lru_cache(maxsize=256)(self._render_template)
+        self._end_of = functools.lru_cache(maxsize=1024)(self._find_end)
         for probe in _PROBES:
             self._check_against_template(probe)
         if self.control_ids.intersection(self._plain_ids(" ".join(self._added))):
@@ -71,16 +75,32 @@ class ChatTokenizer:
             )
 
     def encode(self, view: View) -> tuple[int, ...]:
-        """The prompt ids of a view, ending where the model is to speak."""
+        """The prompt ids of a view, ending where the model is to speak.
+
+        Where the view holds sampled ids they are put in as they are, never made from text again, and followed by the token with
+        which the template ends the message, unless they end with it themselves (a message that was cut does not). So the prompt
+        begins with the prompt that they were sampled from and these ids, token for token; a template with which it would not is
+        refused. Sampled ids may hold control tokens: a seat can only fool itself with them, since others are shown its text.
+        """
         roles = tuple(role for role, _ in view.messages)
         contents = [content.strip() for _, content in view.messages]
+        ends = {place: self._end_of(roles, place) for place, _ in view.sampled}
+        sampled = {place: ids for place, ids in view.sampled if ids}
         ids: list[int] = []
         text = ""
-        for part in self._template(roles):
+        parts = iter(self._template(roles))
+        for part in parts:
             if isinstance(part, _Control):
                 ids += self._plain_ids(text)
                 ids.append(part.id)
                 text = ""
+            elif isinstance(part, int) and part in sampled:
+                ids += self._plain_ids(text)
+                ids += sampled[part]
+                text = ""
+                next(parts)  # the end of the message, which is ends[part]
+                if ids[-1] != ends[part]:
+                    ids.append(ends[part])
             else:
                 text += contents[part] if isinstance(part, int) else part
         return tuple(ids + self._plain_ids(text))
@@ -88,6 +108,10 @@ class ChatTokenizer:
     def decode(self, ids: tuple[int, ...] | list[int]) -> str:
         """The text of a message: what was sampled, without control tokens."""
         return self._tokenizer.decode(list(ids), skip_special_tokens=True, clean_up_tokenization_spaces=False)
+
+    def encode_text(self, text: str) -> tuple[int, ...]:
+        """The ids of a message that is known as text only. None of them is a control token, whatever the text says."""
+        return tuple(self._plain_ids(text))
 
     def text_of_length(self, tokens: int) -> str:
         """A text of at least `tokens` tokens and not many more: digits, of which a token holds one to three."""
@@ -121,6 +145,22 @@ class ChatTokenizer:
             raise CoterieError(f"{self.source}: its chat template does not show each message once, in order ({', '.join(roles)})")
         return tuple(parts)
 
+    def _find_end(self, roles: tuple[str, ...], place: int) -> int:
+        """The control token with which the template ends the assistant's message at `place`. Raises CoterieError where the prompt
+        does not begin with the prompt before that message and the message, whatever it says."""
+        parts = self._template(roles)
+        end = parts[parts.index(place) + 1]
+        if not isinstance(end, _Control) or not all(self._extends(roles, place, said) for said in _SAID):
+            raise CoterieError(
+                f"{self.source}: its chat template writes an assistant's earlier messages otherwise than they were sampled, so the "
+                'prompts of a dialogue would not extend each other; set protocol.history = "rebuilt"'
+            )
+        return end.id
+
+    def _extends(self, roles: tuple[str, ...], place: int, said: str) -> bool:
+        messages = [{"role": role, "content": said if index == place else "7"} for index, role in enumerate(roles)]
+        return self._render(messages).startswith(self._render(messages[:place]) + said)
+
     def _render(self, messages: list[dict[str, str]]) -> str:
         return self._tokenizer.apply_chat_template(
             messages,
@@ -149,12 +189,15 @@ def _without_added_tokens(backend: Tokenizer) -> Tokenizer:
     return Tokenizer.from_str(json.dumps(spec))
 
 
-def load_tokenizer(source: str, chat_template: str | None = None, stop_ids: tuple[int, ...] = ()) -> ChatTokenizer:
-    """The tokenizer of a model folder or hub id; `chat_template` names a file that replaces its template."""
+def load_tokenizer(
+    source: str, chat_template: str | None = None, stop_ids: tuple[int, ...] = (), model_type: str | None = None
+) -> ChatTokenizer:
+    """The tokenizer of a model folder or hub id; `chat_template` names a file that replaces its template, `model_type` is what the
+    model's config.json says."""
     from transformers import AutoTokenizer
 
     try:
-        tokenizer = AutoTokenizer.from_pretrained(source)
+        tokenizer = AutoTokenizer.from_pretrained(source, **_no_false_alarm(model_type))
     except Exception as error:
         raise CoterieError(
             f"{source}: no tokenizer could be loaded there ({_first_line(error)}); it needs tokenizer.json"
@@ -165,6 +208,19 @@ def load_tokenizer(source: str, chat_template: str | None = None, stop_ids: tupl
         except OSError as error:
             raise CoterieError(f"model.chat_template: {chat_template} cannot be read ({error.strerror})") from error
     return ChatTokenizer(tokenizer, source, stop_ids)
+
+
+_MISTRAL = ("mistral", "mistral3", "voxtral", "ministral", "pixtral")
+
+
+def _no_false_alarm(model_type: str | None) -> dict[str, bool]:
+    """transformers tells of a wrong regex of Mistral's for every large vocabulary in a folder whose config.json names no version
+    (transformers #44031). Say that there is nothing to mend where the model is not one of Mistral's."""
+    from transformers import PreTrainedTokenizerFast
+
+    patch = getattr(PreTrainedTokenizerFast, "_patch_mistral_regex", None)
+    known = patch is not None and "fix_mistral_regex" in inspect.signature(patch).parameters
+    return {"fix_mistral_regex": False} if known and model_type is not None and model_type not in _MISTRAL else {}
 
 
 def _first_line(error: Exception) -> str:

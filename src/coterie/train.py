@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from coterie.assemble import Stage
+from coterie.credit.base import Advantages
 from coterie.draws.base import Draw
 from coterie.evaluate import episode_record
 from coterie.hall import Plan
@@ -14,6 +15,7 @@ from coterie.learn import checkpoint
 from coterie.learn.learner import Learner
 from coterie.learn.rows import rows_from_group
 from coterie.measures import measure
+from coterie.partners import add_snapshot, keep_snapshots, snapshot_tensors
 from coterie.play import answer_probes, play
 from coterie.records import append_lines, keep_until
 from coterie.runs import RunFolder
@@ -41,6 +43,7 @@ class Drawn:
 
     tasks: list[Task]
     pools: list[list[Episode]]
+    rounds: int = 0
 
     def groups(self, draw: Draw) -> list[Group]:
         """What the draw keeps of each task, with the whole pool beside it; tasks of which it keeps nothing are dropped."""
@@ -56,8 +59,7 @@ def draw_episodes(stage: Stage, tasks: Sequence[Task], step: int) -> Drawn:
     """Ask the draw for rounds of episodes until it has enough of each task. Fresh tasks come from a shuffle of their own."""
     seats = stage.hall.protocol.seats
     drawn = Drawn(list(tasks), [[] for _ in tasks])
-    rounds = 0
-    while any(wanted := stage.draw.more([[e.reward for e in pool] for pool in drawn.pools], rounds)):
+    while any(wanted := stage.draw.more([[e.reward for e in pool] for pool in drawn.pools], drawn.rounds)):
         missing = len(wanted) - len(drawn.tasks)
         drawn.tasks += fresh_tasks(stage.tasks.train, drawn.tasks, stage.config.seed, step, missing)
         drawn.pools += [[] for _ in range(len(drawn.tasks) - len(drawn.pools))]
@@ -67,9 +69,11 @@ def draw_episodes(stage: Stage, tasks: Sequence[Task], step: int) -> Drawn:
                 noise = ("train", step, owner)
                 plans.append(Plan(task, index, stage.cast.players(seats, index, noise), noise))
                 owners.append(owner)
+        if not plans:  # it asks for fresh tasks only, and there are none left
+            break
         for owner, episode in zip(owners, play(plans, stage.hall), strict=True):
             drawn.pools[owner].append(episode)
-        rounds += 1
+        drawn.rounds += 1
     return drawn
 
 
@@ -91,7 +95,14 @@ def train(stage: Stage, folder: RunFolder) -> Learner:
     config = stage.config.train
     learner = Learner(stage.model, config, seed=stage.config.seed)
     found = checkpoint.latest(folder.checkpoints)
-    done = checkpoint.load(found, learner)["step"] if found else 0
+    done = 0
+    if found:
+        extra = checkpoint.load(found, learner)
+        done = extra["step"]
+        if "cast" in extra:
+            stage.cast.restore(extra["cast"])
+        for player, tensors in checkpoint.load_frozen(found).items():
+            add_snapshot(stage.model, player, tensors)
     for file in (folder.metrics_file, folder.episodes_file):
         keep_until(file, done)
     stage.engine.refresh(done)
@@ -100,7 +111,9 @@ def train(stage: Stage, folder: RunFolder) -> Learner:
         append_lines(folder.episodes_file, samples)
         append_lines(folder.metrics_file, [metrics])
         if (step + 1) % config.checkpoint_every == 0 or step + 1 == config.steps:
-            checkpoint.save(folder.checkpoints, step + 1, learner, {"step": step + 1}, config.keep_checkpoints)
+            extra = {"step": step + 1, "cast": stage.cast.state()}
+            frozen = snapshot_tensors(stage.model, stage.cast.snapshots)
+            checkpoint.save(folder.checkpoints, step + 1, learner, extra, config.keep_checkpoints, frozen)
     return learner
 
 
@@ -117,7 +130,9 @@ def train_step(stage: Stage, learner: Learner, step: int) -> tuple[dict[str, Any
     credits = [stage.credit.advantages(*of_group) for of_group in zip(groups, replays, strict=True)]
     rows = [row for group, advantages in zip(groups, credits, strict=True) for row in rows_from_group(group, advantages)]
     learned = learner.step(rows)
+    before = stage.cast.snapshots
     stage.cast.observe([episode for pool in drawn.pools for episode in pool])
+    keep_snapshots(stage.model, stage.cast.snapshots, before)
     stage.engine.refresh(step + 1)
     ended = time.perf_counter()
     answers = [(group, *item) for group, of_group in zip(groups, replays, strict=True) for item in of_group.items()]
@@ -126,7 +141,7 @@ def train_step(stage: Stage, learner: Learner, step: int) -> tuple[dict[str, Any
     extra = sum(len(m.ids) for before, again in replayed for m in again.messages if sampled_anew(m, before))
     metrics = {
         "step": step + 1,
-        **play_metrics(stage, drawn, groups),
+        **play_metrics(stage, drawn, groups, credits),
         **learned,
         "sampled_tokens": tokens + extra,
         **({"replays": len(replayed), "replayed_tokens": extra} if replayed else {}),
@@ -142,17 +157,18 @@ def sampled_anew(message: Message, before: Episode) -> bool:
     return message.turn >= len(before.messages) or message.ids is not before.messages[message.turn].ids
 
 
-def play_metrics(stage: Stage, drawn: Drawn, groups: Sequence[Group]) -> dict[str, Any]:
-    """Reward and talk of a step's episodes. `uniform_groups` counts the tasks that teach nothing: all rewards of the pool equal."""
+def play_metrics(stage: Stage, drawn: Drawn, groups: Sequence[Group], credits: Sequence[Advantages]) -> dict[str, Any]:
+    """Reward and talk of a step's episodes. `uniform_groups` counts the tasks that teach nothing: no message has an advantage."""
     pool = [episode for of_task in drawn.pools for episode in of_task]
     rewards = [e.reward for e in pool if e.reward is not None]
     kept = [e for g in groups for e in g.episodes]
     return {
         "reward": sum(rewards) / len(rewards) if rewards else None,
         "tasks": len(drawn.tasks),
+        "rounds": drawn.rounds,
         "episodes": len(pool),
         "kept_episodes": len(kept),
         "grading_errors": sum(len(e.errors) for e in pool),
-        "uniform_groups": sum(len({e.reward for e in of_task} - {None}) <= 1 for of_task in drawn.pools),
+        "uniform_groups": len(drawn.tasks) - sum(any(a for of_episode in one for a in of_episode) for one in credits),
         "talk": measure(stage.hall.protocol, kept, {task.id: task for task in drawn.tasks}),
     }

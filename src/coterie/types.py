@@ -49,6 +49,9 @@ class View:
     """
 
     messages: tuple[tuple[str, str], ...]
+    sampled: tuple[tuple[int, tuple[int, ...]], ...] = ()
+    """For assistant messages that the seat said itself: place in `messages` and the ids that were sampled. Those ids stand in the
+    prompt as they are, so that it extends the prompt that they were sampled from."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +84,9 @@ class Episode:
     """One playing of a protocol on a task.
 
     `scores` holds the graded final answer of each seat that gave one (1.0 right, 0.0 wrong, graded values between). A seat whose
-    grader failed is in `errors` with the reason and not in `scores`. `reward` is the team reward: the mean of the scores unless
-    the protocol says otherwise, or None when any grader failed, so that a broken grader is never read as a wrong answer.
+    grader failed is in `errors` with the reason and not in `scores`; for a message that does not count for its seat the key is
+    "A, message 1". `reward` is the team reward: the mean of the scores unless the protocol says otherwise, or None when any grader
+    failed, so that a broken grader is never read as a wrong answer.
     """
 
     task_id: str

@@ -6,9 +6,12 @@ import sys
 import threading
 import time
 import traceback
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from coterie.kinds import load_entry_points
 from coterie.records import read_lines, write_json, write_text
 from coterie.runs import RunFolder, machine, versions
 from coterie.types import CoterieError
@@ -39,24 +42,37 @@ def play_run(folder: RunFolder) -> None:
         result["minutes"] = {"train": round(train_seconds / 60, 3), "evaluate": round((time.perf_counter() - start) / 60, 3)}
         result["curve"] = [[m["step"], m["reward"]] for m in metrics]
         result["sampled_tokens"] = sum(m["sampled_tokens"] for m in metrics)
+        result["cost"] = cost_of(metrics)
         write_text(folder.path / "evaluation.jsonl", "".join(json.dumps(c, ensure_ascii=False) + "\n" for c in conversations))
         folder.set_state(status="finished")
         write_json(folder.result_file, result)
 
 
+def cost_of(metrics: Sequence[Mapping[str, Any]]) -> dict[str, int]:
+    """What training took, over all steps: tasks and episodes drawn, episodes kept, rounds, tokens sampled and, where there were
+    any, replays. Arms with another draw or credit are to be compared at their cost."""
+    keys = ("tasks", "episodes", "kept_episodes", "rounds", "sampled_tokens", "replays")
+    return {key: sum(m.get(key, 0) for m in metrics) for key in keys if any(key in m for m in metrics)}
+
+
 def score_run(stage: Any) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """The held-out part of a run's record (its own score, per task, and cross-play), and some of its conversations."""
+    """The held-out part of a run's record (its own score, per task, cross-play, other protocols), and some conversations."""
+    from coterie.casts.base import player_name
     from coterie.casts.self_play import FixedCast, SelfPlay
     from coterie.evaluate import cross_casts, episode_record, evaluate
 
-    config = stage.config
-    of = evaluate(stage.evaluation_hall, stage.tasks.held_out, SelfPlay(), config.evaluate.episodes)
+    config, hall, held_out = stage.config, stage.evaluation_hall, stage.tasks.held_out
+    episodes = config.evaluate.episodes
+    of = evaluate(hall, held_out, SelfPlay(), episodes)
     cross = {}
     if config.train.steps and config.evaluate.cross_play:
-        for name, by_seat in cross_casts(stage.hall.protocol.seats).items():
-            cross[name] = evaluate(
-                stage.evaluation_hall, stage.tasks.held_out, FixedCast(by_seat), config.evaluate.episodes
-            ).record()
+        partners = [player_name(partner) for partner in config.evaluate.partners]
+        for name, by_seat in cross_casts(hall.protocol.seats, partners).items():
+            cross[name] = evaluate(hall, held_out, FixedCast(by_seat), episodes).record()
+    also = {
+        name: evaluate(replace(hall, protocol=other.protocol), other.held_out, SelfPlay(), episodes).record()
+        for name, other in stage.also.items()
+    }
     record = {
         "recipe": config.recipe,
         "profile": config.profile,
@@ -66,6 +82,7 @@ def score_run(stage: Any) -> tuple[dict[str, Any], list[dict[str, Any]]]:
         "model": config.model.path if config.model.path == "pocket" else Path(config.model.path).name,
         **of.record(),
         "cross_play": cross,
+        **({"also": also} if also else {}),
         "sampling": {"train": config.sampling.model_dump(), "evaluate": config.evaluation_sampling.model_dump()},
         "steps": config.train.steps,
         "train_tasks": len(stage.tasks.train),
@@ -106,6 +123,7 @@ def serve() -> None:
     threads = os.environ.get("COTERIE_THREADS")
     if threads:
         torch.set_num_threads(int(threads))
+    load_entry_points()
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "w")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()

@@ -14,6 +14,10 @@ class Stateless:
     def partners(self) -> Sequence[str]:
         return ()
 
+    @property
+    def snapshots(self) -> Sequence[Player]:
+        return ()
+
     def observe(self, episodes: Sequence[Episode]) -> None:
         pass
 

@@ -5,6 +5,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, model_validator
 
+from coterie.casts.base import player_name
 from coterie.config.base import Config, Count
 from coterie.config.learn import EngineConfig, EvaluationSamplingConfig, ModelConfig, SamplingConfig, TrainConfig
 from coterie.config.play import (
@@ -86,6 +87,11 @@ class RunConfig(Config):
         for table, key in (("model", "path"), ("model", "chat_template"), ("tasks", "path"), ("tasks", "held_out_path")):
             if settings[table].get(key):
                 settings[table][key] = Path(settings[table][key]).name
+        if "partner" in settings["cast"]:
+            settings["cast"]["partner"] = player_name(settings["cast"]["partner"])
+        for table in ("cast", "evaluate"):
+            if "partners" in settings[table]:
+                settings[table]["partners"] = [player_name(partner) for partner in settings[table]["partners"]]
         return settings
 
     @property

@@ -219,6 +219,8 @@ class LocalEngine:
         if any(lane.active or lane.waiting for lane in self._lanes.values()):
             raise RuntimeError("the policy's weights changed while messages were being decoded")
         self.policy_version = version
+        there = (_ALL, POLICY, BASE, *self._players.adapters)  # a snapshot that has left gives its memory back
+        self._lanes = {player: lane for player, lane in self._lanes.items() if player in there}
         self._stale = {player for player in self._lanes if player != BASE}
 
     def _lane(self, player: Player) -> "_Lane | CudaLane":

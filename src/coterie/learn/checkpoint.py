@@ -1,8 +1,9 @@
 """Checkpoints that are whole or absent.
 
 A checkpoint is a folder `step-000012` with `state.safetensors` (what is trained, and Adam's moments), `state.json` (counters, and
-what the caller adds) and, for a LoRA, `adapter/` as PEFT writes it, for use elsewhere with `PeftModel.from_pretrained`. It is
-written under a temporary name, flushed to the disk and then renamed: without the temporary prefix, it is complete.
+what the caller adds) and, for a LoRA, `adapter/` as PEFT writes it, for use elsewhere with `PeftModel.from_pretrained`. Frozen
+copies of the policy that the run plays with are in `players.safetensors`, in every checkpoint anew: a checkpoint needs no other. It
+is written under a temporary name, flushed to the disk and then renamed: without the temporary prefix, it is complete.
 """
 
 import errno
@@ -10,6 +11,7 @@ import json
 import os
 import re
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +28,16 @@ TEMPORARY = ".tmp-"
 _MOMENTS = ("exp_avg", "exp_avg_sq")
 
 
-def save(folder: Path, step: int, learner: Learner, extra: dict[str, Any], keep: int) -> Path:
-    """Write `folder/step-<step>` and then remove all but the `keep` newest; return its path. `extra` is JSON.
+def save(
+    folder: Path,
+    step: int,
+    learner: Learner,
+    extra: dict[str, Any],
+    keep: int,
+    frozen: Mapping[str, Mapping[str, Tensor]] | None = None,
+) -> Path:
+    """Write `folder/step-<step>` and then remove all but the `keep` newest; return its path. `extra` is JSON; `frozen` has the
+    tensors of frozen copies of the policy by player.
 
     With several processes, one of them saves. What killed writes left behind is removed first.
 
@@ -41,7 +51,7 @@ def save(folder: Path, step: int, learner: Learner, extra: dict[str, Any], keep:
     final = folder / f"step-{step:06d}"
     temporary = folder / f"{TEMPORARY}{final.name}"
     try:
-        _write(temporary, learner, text)
+        _write(temporary, learner, text, frozen or {})
         if final.exists():  # written again after resuming from an earlier one; a folder cannot be renamed over a full one
             os.rename(final, folder / f"{TEMPORARY}old-{final.name}")
         os.rename(temporary, final)
@@ -104,9 +114,26 @@ def load(path: Path, learner: Learner) -> dict[str, Any]:
     return state["extra"]
 
 
-def _write(folder: Path, learner: Learner, text: str) -> None:
+def load_frozen(path: Path) -> dict[str, dict[str, Tensor]]:
+    """The frozen copies of the policy that were saved, by player."""
+    file = path / "players.safetensors"
+    frozen: dict[str, dict[str, Tensor]] = {}
+    try:
+        tensors = load_file(file) if file.exists() else {}
+    except (OSError, SafetensorError) as error:
+        raise CoterieError(f"{file}: cannot be read ({error}); remove {path} and resume from an earlier checkpoint") from error
+    for key, tensor in tensors.items():
+        player, _, name = key.partition(":")
+        frozen.setdefault(player, {})[name] = tensor
+    return frozen
+
+
+def _write(folder: Path, learner: Learner, text: str, frozen: Mapping[str, Mapping[str, Tensor]]) -> None:
     folder.mkdir()
     save_file(_tensors(learner), folder / "state.safetensors")
+    if frozen:
+        named = {f"{player}:{name}": tensor for player, tensors in frozen.items() for name, tensor in tensors.items()}
+        save_file(named, folder / "players.safetensors")
     if hasattr(learner.model, "peft_config"):
         # the embeddings are not trained, and asking whether they were would ask the hub
         learner.model.save_pretrained(folder / "adapter", selected_adapters=["default"], save_embedding_layers=False)

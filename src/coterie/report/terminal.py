@@ -20,8 +20,21 @@ VERDICT_STYLES = {
 }
 """Colour never stands alone: the word is always printed."""
 
-MEASURES = {"shared": "shared", "used": "used", "asked": "asked", "agree": "agree"}
-"""Shares in [0, 1]: key in `measures` to column heading."""
+MEASURES = {
+    "shared": "shared",
+    "used": "used",
+    "asked": "asked",
+    "agree": "agree",
+    "talks": "talks",
+    "note_score": "notes",
+    "vote_score": "vote",
+    "rescued": "rescued",
+    "misled": "misled",
+    "first_score": "first",
+    "mended": "mended",
+    "spoiled": "spoiled",
+}
+"""Shares in [0, 1]: key in `measures` to column heading. Which of them a run has is its protocol's matter."""
 
 
 Column = tuple[str, list[Text]]
@@ -34,7 +47,8 @@ def results_table(results: Results) -> RenderableType:
     The first has held-out scores: the mean over seeds, the score of every seed, and of the untrained model; and, if there are any,
     the answers that the grader failed on. The second has means over seeds: talk measures (shares in [0, 1]; `chars` is characters a
     message, `cut` the largest share of messages that any turn lost to its cap), scores with another player in a seat ("B base"),
-    and training minutes. A column that no run can fill is left out; a missing value is a dash.
+    scores under another protocol, thousands
+    of tokens sampled in training, and training minutes. A column that no run can fill is left out; a missing value is a dash.
     """
     arms = arm_names(results)
     scores = [("mean", [_score(arm_mean(results, arm, "score"), "bold") for arm in arms])]
@@ -47,14 +61,32 @@ def results_table(results: Results) -> RenderableType:
     talk = [(head, [_share(arm_mean(results, arm, "measures", key)) for arm in arms]) for key, head in MEASURES.items()]
     talk.append(("chars", [_whole(arm_mean(results, arm, "measures", "message_chars")) for arm in arms]))
     talk.append(("cut", [_share(mean([worst_cut(run) for run in runs(results, arm).values()])) for arm in arms]))
-    for cast in _casts(results):
-        talk.append((_cast_name(cast), [_score(arm_mean(results, arm, "cross_play", cast, "score")) for arm in arms]))
+    for cast in casts(results):
+        talk.append((cast_name(cast), [_score(arm_mean(results, arm, "cross_play", cast, "score")) for arm in arms]))
+    for name in others(results):
+        talk.append((name, [_score(arm_mean(results, arm, "also", name, "score")) for arm in arms]))
+    talk.append(("ktokens", [_whole(_thousands(arm_mean(results, arm, "cost", "sampled_tokens"))) for arm in arms]))
     talk.append(("train min", [_whole(arm_mean(results, arm, "minutes", "train")) for arm in arms]))
 
-    tables = [_arm_table(results, arms, columns) for columns in (scores, talk)]
+    tables = [_arm_table(results, arms, columns) for columns in (scores, *_chunks(talk))]
     return Group(
         Text(_heading(results), "bold"), *(part for table in tables if table for part in (table, Text())), *_changes(results, arms)
     )
+
+
+def _chunks(columns: list[Column], width: int = 60) -> list[list[Column]]:
+    """The columns that have something to show, in stretches that leave room for the arms' names on a line of 80."""
+    chunks: list[list[Column]] = []
+    used = width + 1
+    for head, cells in columns:
+        if any(cell.plain != "–" for cell in cells):
+            wide = max(len(head), *(len(cell.plain) for cell in cells)) + 2
+            if used + wide > width:
+                chunks.append([])
+                used = 0
+            chunks[-1].append((head, cells))
+            used += wide
+    return chunks
 
 
 def _arm_table(results: Results, arms: list[str], columns: list[Column]) -> Table | None:
@@ -62,7 +94,7 @@ def _arm_table(results: Results, arms: list[str], columns: list[Column]) -> Tabl
     if not shown:
         return None
     table = Table(header_style="bold", box=None, pad_edge=False)
-    table.add_column("arm")
+    table.add_column("arm", no_wrap=True)
     for head, _ in shown:
         table.add_column(Text(head), justify="right", no_wrap=head != EVERY_SEED)
     for row, arm in enumerate(arms):
@@ -86,8 +118,10 @@ def comparisons_table(results: Results) -> RenderableType:
     table.add_column("verdict", min_width=11)
     for row in rows:
         verdict = str(row.get("verdict", "–"))
+        by = row.get("metric", "score")
+        name = str(row.get("arm")) if not baselines else f"{row.get('arm')} − {row.get('baseline')}"
         table.add_row(
-            Text(str(row.get("arm")) if not baselines else f"{row.get('arm')} − {row.get('baseline')}"),
+            Text(name if by == "score" else f"{name}, {by}"),
             _signed(number(row.get("delta"))),
             _interval(row.get("interval")),
             _p(number(row.get("p"))),
@@ -129,12 +163,22 @@ def _changes(results: Results, arms: list[str]) -> list[Text]:
     return [Text(f"  {arm}: {change}", "dim") for arm, change in said if change]
 
 
-def _casts(results: Results) -> list[str]:
+def casts(results: Results) -> list[str]:
     every = [run.get("cross_play") or {} for arm in arm_names(results) for run in runs(results, arm).values()]
     return list(dict.fromkeys(str(cast) for casts in every for cast in casts))
 
 
-def _cast_name(cast: str) -> str:
+def others(results: Results) -> list[str]:
+    """The names of the other protocols that runs were scored with."""
+    every = [run.get("also") or {} for arm in arm_names(results) for run in runs(results, arm).values()]
+    return list(dict.fromkeys(str(name) for also in every for name in also))
+
+
+def _thousands(value: float | None) -> float | None:
+    return None if value is None else value / 1000
+
+
+def cast_name(cast: str) -> str:
     """ "A=policy,B=base" as "B base": the seats that the policy does not hold."""
     seats = [part.partition("=") for part in cast.split(",")]
     return ", ".join(f"{seat} {player}" for seat, _, player in seats if player != "policy") or cast

@@ -1,8 +1,9 @@
-"""pocket: short word problems whose facts are dealt to two seats, made on the spot, for the model that ships with the package.
+"""pocket: short word problems whose facts are dealt to the seats, made on the spot, for the model that ships with the package.
 
-Each fact holds one number and every number is needed. For each problem the generator proves that neither half is enough: `witness`
+Each fact holds one number and every number is needed. For each problem the generator proves that no part is enough: `witness`
 finds, for each seat, a second world in which that seat is told the same and the answer is another one. How often the best guesser
-could be right from one half is published per family in `BLIND_GUESS` (exact, by enumeration; `pocket_blind.py` computes it).
+could be right from one of two halves is published per family in `BLIND_GUESS` (exact, by enumeration; `pocket_blind.py` computes
+it). With more seats each knows less and the guesser can only be worse.
 
 Train and held-out problems differ in their numbers: a family with the same numbers is in one split only, whatever the names, the
 things and the wording. Single sums inside a problem (25 + 17) occur in both.
@@ -110,7 +111,8 @@ def deal(rng: random.Random, count: int) -> tuple[tuple[int, ...], tuple[int, ..
 
 
 def deal_among(rng: random.Random, count: int, ways: int) -> tuple[tuple[int, ...], ...]:
-    """Which facts go to each of `ways` seats: uniform over the ways in which each gets at least one. None when `ways` is 0."""
+    """Which facts go to each of `ways` seats: uniform over the ways in which each gets at least one (by rejection). A single seat
+    gets all of them; with no seats there are no hands."""
     if ways == 2:
         return deal(rng, count)  # the pocket model was made with these draws
     if ways < 2:

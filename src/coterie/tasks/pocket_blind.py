@@ -18,7 +18,7 @@ def rows(family: Family) -> Iterator[tuple[int, ...]]:
 
 
 def blind_by_hand(family: Family) -> dict[tuple[int, ...], float]:
-    """For each hand that one of two seats can be dealt (places of the facts it holds), the best share of right answers."""
+    """For each hand that a seat can be dealt (places of the facts it holds), the best share of right answers."""
     table = [(numbers, answer_of(family, numbers)) for numbers in rows(family)]
     places = range(len(family.ranges))
     shares = {}
@@ -32,10 +32,13 @@ def blind_by_hand(family: Family) -> dict[tuple[int, ...], float]:
     return shares
 
 
-def blind_guess(family: Family) -> float:
-    """The mean over hands: `pocket.deal` makes them equally likely, and each hand is the other seat's complement."""
+def blind_guess(family: Family, seats: int = 2) -> float:
+    """The mean over the ways in which the facts can be dealt to `seats` seats, all equally likely (`pocket.deal_among`). With two
+    seats that is the plain mean over hands, since each hand is the other seat's complement."""
     shares = blind_by_hand(family)
-    return sum(shares.values()) / len(shares)
+    places = range(len(family.ranges))
+    ways = [owners for owners in itertools.product(range(seats), repeat=len(places)) if len(set(owners)) == seats]
+    return sum(shares[tuple(i for i in places if owners[i] == 0)] for owners in ways) / len(ways)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,40 @@
+"""solo: one copy is given the whole problem and answers.
+
+The baseline of every way of talking (team-talk of whilehq/whileai-sdk, plain arm), and the protocol of its reinforce-ada.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from coterie.protocols.base import Protocol, Table
+from coterie.protocols.pages import Page, pocket_page
+from coterie.types import Seat, Task
+
+PLAIN = Page(
+    system="Solve the problem that the user gives you. Reason in a few short steps, then finish with the result as "
+    "\\boxed{number}.",
+    body="{question}",
+)
+"""For instruction-tuned models."""
+
+WORDINGS = {"plain": PLAIN, "pocket": pocket_page("Answer:")}
+
+SEAT: Seat = "solo"
+
+
+@dataclass(frozen=True, slots=True)
+class Solo(Protocol):
+    """`final_tokens` caps the answer."""
+
+    final_tokens: int
+    wording: Page
+
+    @property
+    def seats(self) -> tuple[Seat, ...]:
+        return (SEAT,)
+
+    async def play(self, task: Task, table: Table) -> None:
+        await table.say(SEAT, self.wording.view(task), max_tokens=self.final_tokens, final=True, heard=())
+
+    def caps(self) -> Mapping[str, int]:
+        return {"protocol.final_tokens": self.final_tokens}
