@@ -6,15 +6,19 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 
-.PHONY: setup run test test-slow lint types format readmes clean
+.PHONY: setup gym run test test-slow lint types format readmes clean
 
 setup: $(STAMP)
 
 # Built again when the requirements change, and not otherwise.
 $(STAMP): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[dev,math]'
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[dev,math,swarm]'
 	touch $@
+
+# For the tests of reasoning-gym; apart, because one of its dependencies needs a C compiler.
+gym: setup
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[gym]'
 
 run: setup
 	$(BIN)/coterie run talk-to-solve

@@ -132,7 +132,7 @@ def test_what_is_not_there_is_said(runs, tmp_path):
         crossplay(tmp_path / "none", "chat")
     shutil.copytree(runs / "chat-seed17", tmp_path / "chat-seed17")
     (tmp_path / "chat-seed17" / "result.json").unlink()
-    with pytest.raises(CoterieError, match="it has those of no arm"):
+    with pytest.raises(CoterieError, match="no finished run of arm chat; finish one with coterie run"):
         crossplay(tmp_path, "chat")
 
 

@@ -100,7 +100,7 @@ def test_a_single_arm_is_no_way_around_the_comparison(plugin, tmp_path):
 
 
 def test_misspelt_settings_of_a_plugin_get_the_usual_sentence(plugin):
-    with pytest.raises(CoterieError, match=r"protocol.final_tokenz is not a setting; did you mean protocol.final_tokens"):
+    with pytest.raises(CoterieError, match=r"final_tokenz is not a setting of protocol.kind = echo; did you mean .*final_tokens"):
         config("talk-to-solve", "protocol.kind=echo", "protocol.final_tokenz=3", plugins=[plugin()])
     with pytest.raises(CoterieError, match=r"protocol.kind: ecko is not one of .*'debate', 'echo'"):
         config("talk-to-solve", "protocol.kind=ecko", plugins=[plugin()])

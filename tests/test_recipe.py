@@ -66,13 +66,23 @@ def test_values_are_read_as_toml_or_else_as_text():
         (["train.optimizer.lrr=3"], "did you mean train.optimizer.lr"),
         (["model.adapter.rankk=3"], "did you mean model.adapter.rank"),
         (["tasks.held=3"], "did you mean tasks.held_out"),
+        (["train.optimizer.learning_rate=3"], "is not a setting; `coterie settings train.optimizer` lists them"),
+        (["protocol.copies=3"], "is not a setting of protocol.kind = chat; `coterie settings protocol` lists them"),
+        (["model.adapter.ranks=3"], "is not a setting of model.adapter.kind = lora; did you mean model.adapter.rank?"),
+        (["steps=3"], "steps is not a setting; `coterie settings` lists them"),
+        (["protocol=chat"], "protocol holds several settings and is none itself; `coterie settings protocol` lists them"),
+        (["cast.kind=pool", "cast.seats=Z"], "cast.seats: give a list, for example cast.seats=[\"Z\"], not 'Z'"),
+        (["engine.kind=vlm"], "engine.kind: give 'local', 'hf' or 'vllm', not 'vlm'"),
+        (["evaluate.before=maybe"], "evaluate.before: give true or false, not 'maybe'"),
+        (["draw.episodes=1"], "draw.episodes = 1 leaves credit.kind = team_mean nothing to compare with; give 2 or more"),
+        (["tasks.kind=jsonl"], "tasks.path is missing; `coterie settings tasks` says what it is"),
         (["tasks.kind=gsm9k"], "tasks.kind: gsm9k is not one of 'pocket', 'gsm8k', 'math', 'jsonl'"),
-        (["train.steps=many"], "train.steps: input should be a valid integer"),
-        (["train.steps=-1"], "train.steps: input should be greater than or equal to 0"),
+        (["train.steps=many"], "train.steps: give a whole number, not 'many'"),
+        (["train.steps=-1"], "train.steps: give 0 or more, not -1"),
         (["sampling.top_p=0.9"], "top_p is refused in training because it biases the gradient"),
         (["sampling.top_k=20"], "top_k is refused in training"),
         (["sampling.repetition_penalty=1.1"], "repetition_penalty is refused in training"),
-        (["sampling.temperature=0"], "sampling.temperature: input should be greater than 0"),
+        (["sampling.temperature=0"], "sampling.temperature: give more than 0"),
         (["train.steps"], "--set train.steps: write it as key=value"),
         (["train=3", "train.steps=4"], "train is given both as a value and as a table"),
         (["protocol.deliver=true"], "protocol.deliver is what the arms of talk-to-solve differ in"),
@@ -118,7 +128,7 @@ def test_profiles_for_other_models():
     assert choose_profile(TALK, None, "some/model", cuda=False) == "laptop"
     assert choose_profile(TALK, None, "some/model", cuda=True) == "qwen-1.5b"
     assert choose_profile(TALK, "pocket", "some/model", cuda=False) == "pocket"
-    with pytest.raises(CoterieError, match="no profile pokcet; did you mean pocket"):
+    with pytest.raises(CoterieError, match=r"no profile pokcet; it has .*; did you mean pocket"):
         choose_profile(TALK, "pokcet", None, cuda=False)
 
 
@@ -137,6 +147,9 @@ def test_every_setting_is_listed_and_can_be_set():
     assert listed["train.optimizer.lr"] == "0.0001"
     assert listed["model.adapter[lora].rank"] == "32"
     assert listed["tasks[gsm8k].kind"] == "gsm8k"
+    assert listed["train.gradient_checkpointing"] == "false"
+    keys = [key for key in listed if key.startswith("credit[raft]")]
+    assert keys[0] == "credit[raft].kind"
     for key, default in listed.items():
         if key.startswith(("train.", "evaluate.", "model.path", "protocol.message")) and default not in ("(none)", "(needed)"):
             config(f"{key}={default}")

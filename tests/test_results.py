@@ -8,7 +8,7 @@ import pytest
 
 from coterie.experiment import declared
 from coterie.recipe import load_recipe, resolve
-from coterie.results import check_comparable, comparisons, keep_records, read_records
+from coterie.results import check_comparable, comparisons, keep_records, metric_of, read_records
 from coterie.types import CoterieError
 
 TALK = load_recipe("talk-to-solve")
@@ -124,3 +124,13 @@ def test_a_trained_record_that_differs_is_refused_even_in_its_seconds(tmp_path):
     keep_records([{**record(), "seconds": 1}], {}, tmp_path)
     with pytest.raises(CoterieError, match="holds another record"):
         keep_records([{**record(), "seconds": 2}], {}, tmp_path)
+
+
+def test_metrics_by_hand():
+    """Breaks when a cast whose episodes could not be graded is left out of the mean in silence."""
+    run = {"score": 0.5, "also": {"plain": {"score": 0.25}}, "cross_play": {"a": {"score": 0.2}, "b": {"score": 0.4}}}
+    assert metric_of(run, "score") == 0.5
+    assert metric_of(run, "cross_play") == pytest.approx(0.3)
+    assert metric_of(run, "also.plain") == 0.25
+    assert metric_of(run, "also.other") is None
+    assert metric_of({**run, "cross_play": {"a": {"score": 0.2}, "b": {"score": None}}}, "cross_play") is None

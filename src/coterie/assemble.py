@@ -18,7 +18,7 @@ from coterie.hall import Hall
 from coterie.kinds import About, make
 from coterie.loading import Reader, dtype_of, load_model, load_reader, source_of
 from coterie.partners import Partners, find_partners, load_partners, refuse_snapshots
-from coterie.play import longest_request
+from coterie.play import longest_request, rehearse
 from coterie.protocols.base import Protocol
 from coterie.tasks.base import TaskSet
 from coterie.tasks.overlap import check_overlap
@@ -97,6 +97,7 @@ def write_script(config: RunConfig) -> Script:
     tasks = make_tasks(config, protocol)
     also = {name: make_also(config, name, tasks, protocol) for name in config.evaluate.also}
     check_fits("", protocol, (*tasks.held_out, *tasks.train), reader)
+    check_grades(config, protocol, (*tasks.train, *tasks.held_out)[0], reader)
     for name, other in also.items():
         check_fits(f"evaluate.also.{name}: ", other.protocol, other.held_out, reader)
     return Script(protocol, tasks, reader, cast, partners, also)
@@ -122,6 +123,19 @@ def check_fits(where: str, protocol: Protocol, tasks: tuple[Task, ...], reader: 
         reason = check_fit(prompt, cap, reader.context_length)
         if reason:
             raise CoterieError(f"{where or 'tasks: '}with every message at its cap, task {task.id} needs {reason}")
+
+
+def check_grades(config: RunConfig, protocol: Protocol, task: Task, reader: Reader) -> None:
+    """Raises CoterieError where the credit rule pays notes by their own scores and the protocol has one that is not graded."""
+    if not getattr(config.credit, "needs_graded_notes", False):
+        return
+    note = rehearse(task, protocol, reader.tokenizer).ungraded
+    if note is not None:
+        raise CoterieError(
+            f'credit.kind = "{config.credit.kind}" pays a note for its own answer, and protocol.kind = "{config.protocol.kind}" '
+            f'does not grade the message of seat {note.seat} (turn {note.turn}); use protocol.kind = "board" or "debate", or '
+            'credit.kind = "readers_mean"'
+        )
 
 
 def make_also(config: RunConfig, name: str, main: TaskSet, protocol: Protocol) -> Also:

@@ -46,6 +46,28 @@ def _jsonl(config: t.JsonlTasksConfig, about: About) -> TaskSet:
     )
 
 
+def _reasoning_gym(config: t.ReasoningGymTasksConfig, about: About) -> TaskSet:
+    from coterie.tasks.reasoning_gym import load_reasoning_gym
+
+    if about.fact_seats:
+        raise CoterieError(
+            f'tasks.kind = "reasoning_gym" is not split into facts, which protocol.kind = "{about.run.protocol.kind}" deals to its '
+            "seats; use a protocol that gives every copy the whole problem"
+        )
+    if about.run.grading.kind in ("numeric", "exact", "math_verify"):
+        raise CoterieError(
+            f'tasks.kind = "reasoning_gym" has answers that grading.kind = "{about.run.grading.kind}" cannot judge; '
+            'set grading.kind = "reasoning_gym"'
+        )
+    return load_reasoning_gym(config.specialties, config.settings, config.train, config.held_out, config.seed)
+
+
+def _pocket_specialties(config: t.PocketSpecialtiesTasksConfig, about: About) -> TaskSet:
+    from coterie.tasks.pocket_specialties import specialty_tasks
+
+    return specialty_tasks(config.train, config.held_out, config.seed, config.specialties, about.fact_seats)
+
+
 # grading
 
 
@@ -65,6 +87,12 @@ def _math_verify(config: t.MathVerifyGraderConfig, about: About) -> Grader:
     from coterie.grading.math_verify import MathVerify
 
     return MathVerify(timeout=config.timeout, boxed_only=config.boxed_only, workers=config.workers)
+
+
+def _reasoning_gym_grader(config: t.ReasoningGymGraderConfig, about: About) -> Grader:
+    from coterie.grading.reasoning_gym import ReasoningGym
+
+    return ReasoningGym()
 
 
 # protocols
@@ -223,9 +251,12 @@ _KINDS: tuple[tuple[Table, type[Config], Callable[[Any, About], Any]], ...] = (
     ("tasks", t.GSM8KTasksConfig, _gsm8k),
     ("tasks", t.MathTasksConfig, _math),
     ("tasks", t.JsonlTasksConfig, _jsonl),
+    ("tasks", t.ReasoningGymTasksConfig, _reasoning_gym),
+    ("tasks", t.PocketSpecialtiesTasksConfig, _pocket_specialties),
     ("grading", t.NumericGraderConfig, _numeric),
     ("grading", t.ExactGraderConfig, _exact),
     ("grading", t.MathVerifyGraderConfig, _math_verify),
+    ("grading", t.ReasoningGymGraderConfig, _reasoning_gym_grader),
     ("protocol", p.SoloConfig, _solo),
     ("protocol", p.TeamConfig, _team),
     ("protocol", p.ChatConfig, _chat),

@@ -1,5 +1,5 @@
-"""The command line: `coterie run`, `explain`, `eval`, `compare`, `chat`, `recipes`, `settings`. Mistakes in what was given exit
-with 2."""
+"""The command line: `coterie run`, `explain`, `eval`, `compare`, `crossplay`, `chat`, `recipes`, `settings`. Mistakes in what was
+given exit with 2."""
 
 import os
 import signal
@@ -10,6 +10,8 @@ from typing import Annotated
 from cyclopts import App, CycloptsError, Parameter
 from rich.console import Console
 from rich.markup import escape
+from rich.padding import Padding
+from rich.text import Text
 
 from coterie import __version__
 from coterie.types import CoterieError
@@ -18,7 +20,8 @@ app = App(
     name="coterie",
     suppress_keyboard_interrupt=False,
     version=__version__,
-    help="Train small groups of language models to work together, and say honestly whether it worked.",
+    help="Train small groups of language models to work together, and say honestly whether it worked. Begin with "
+    "`coterie recipes`; `coterie run RECIPE --smoke` tries one in about a minute.",
 )
 console = Console(highlight=False)
 errors = Console(stderr=True, highlight=False)
@@ -39,9 +42,8 @@ def main() -> None:
         errors.print(f"coterie: {error}", markup=False, soft_wrap=True)
         code = 2
     except CycloptsError as error:
-        errors.print(
-            f"coterie: {str(error).strip()} `coterie --help` lists the commands and options.", markup=False, soft_wrap=True
-        )
+        command = " ".join(["coterie", *(error.command_chain or ())])
+        errors.print(f"coterie: {str(error).strip()} See `{command} --help`.", markup=False, soft_wrap=True)
         code = 2
     except KeyboardInterrupt:
         errors.print("coterie: stopped; go on with --resume, every finished step is kept.")
@@ -74,19 +76,19 @@ def run(
     Parameters
     ----------
     recipe
-        The name of a built-in recipe (see `coterie recipes`) or the path of a recipe.toml.
+        The name of a built-in recipe (`coterie recipes` lists them) or the path of a recipe.toml.
     profile
         Model, tasks and sizes that belong together; the recipe's default when absent.
     model
         "pocket" (built in), a folder in Hugging Face format, or a hub id.
     arm
-        Only these arms.
+        Only these arms; all when absent.
     seeds
-        Training seeds; a comparison is paired over them.
+        Training seeds, over which arms are compared in pairs; the profile's when absent.
     steps
-        Training steps.
+        Training steps; the profile's when absent.
     set
-        Any setting, as key=value; for example `--set train.optimizer.lr=1e-3`.
+        Any setting, as key=value; for example `--set train.optimizer.lr=1e-3`. `coterie settings` lists them.
     out
         The folder for runs and results; runs/RECIPE when absent.
     resume
@@ -94,11 +96,11 @@ def run(
     smoke
         Only see that it plays: every arm for two steps on a few tasks with the built-in model, into a temporary folder.
     workers
-        Runs played at once, each in its own process.
+        Runs played at once, each in its own process; one a GPU when absent, or without GPUs one a core.
     threads
-        Threads of each worker.
+        CPU threads of each worker; the cores are shared out when absent.
     plugin
-        A Python file that registers kinds of its own (docs/write-a-protocol.md); may be given several times.
+        Python files that register kinds of their own (docs/write-a-protocol.md).
     """
     from coterie import experiment as ex
     from coterie import running
@@ -159,14 +161,15 @@ def evaluate(
     name: str = "again",
     plugin: Plugins = (),
 ) -> None:
-    """Score a run's latest checkpoint again, for example with another sampler; the run itself is not changed.
+    """Score a run's latest checkpoint again, for example with another sampler or another partner; the run is not changed.
 
     Parameters
     ----------
     run
         A run folder, for example runs/talk-to-solve/chat-seed17.
     set
-        Settings to change, as key=value; for example `--set evaluate.sampling.temperature=0`.
+        Settings to change, as key=value; for example `--set evaluate.sampling.temperature=0`, or
+        `--set evaluate.partners='["runs/talk-to-solve/chat-seed18"]'`.
     name
         The result is written to RUN/evaluations/NAME.json.
     plugin
@@ -270,19 +273,23 @@ def settings(prefix: str = "", /, *, plugin: Plugins = ()) -> None:
     Parameters
     ----------
     prefix
-        Only the settings whose key begins so, for example train.optimizer.
+        Only the settings whose key begins so, for example train.optimizer; in a table of several kinds `credit[raft]`.
     plugin
-        Also the settings of the kinds that this file registers.
+        Also the settings of the kinds that these files register.
     """
+    from coterie.config_errors import meant
     from coterie.kinds import load_plugins
     from coterie.report.settings import settings as every
 
     load_plugins(plugin)
-    for key, default, meaning in every():
-        if key.startswith(prefix):
-            console.print(f"[bold]{escape(key)}[/bold] = {escape(default)}", soft_wrap=True)
-            if meaning:
-                console.print(f"    {' '.join(meaning.split())}", markup=False, soft_wrap=True)
+    found = [setting for setting in every() if setting[0].startswith(prefix)]
+    if not found:
+        near = meant(prefix, dict.fromkeys(key.rpartition(".")[0] for key, _, _ in every()))
+        raise CoterieError(f"no setting begins with {prefix}; `coterie settings` lists all{near}")
+    for key, default, meaning in found:
+        console.print(f"[bold]{escape(key)}[/bold] = {escape(default)}", soft_wrap=True)
+        if meaning:
+            console.print(f"    {' '.join(meaning.split())}", markup=False, soft_wrap=True)
 
 
 @app.command
@@ -292,12 +299,13 @@ def recipes() -> None:
 
     for name in recipe_names():
         file = load_recipe(name).file
-        console.print(f"[bold]{name}[/bold]: {file.title}")
-        console.print(f"  {file.question}", markup=False)
-        for arm, of in file.arms.items():
-            console.print(f"  arm {arm}{' (baseline)' if arm == file.baseline else ''}: {of.change}", markup=False)
-        for profile, of in file.profiles.items():
-            console.print(f"  profile {profile}{' (default)' if profile == file.profile else ''}: {of.about}", markup=False)
+        lines = [file.question]
+        lines += [f"arm {arm}{' (baseline)' if arm == file.baseline else ''}: {of.change}" for arm, of in file.arms.items()]
+        lines += [f"profile {one}{' (default)' if one == file.profile else ''}: {of.about}" for one, of in file.profiles.items()]
+        console.print(f"[bold]{name}[/bold]: {escape(file.title)}")
+        for line in lines:
+            console.print(Padding(Text(line), (0, 0, 0, 2), expand=False))
+    console.print("`coterie explain RECIPE` shows what each arm changes; `coterie run RECIPE --smoke` tries it.", markup=False)
 
 
 @app.command
@@ -319,7 +327,7 @@ def chat(
     Parameters
     ----------
     recipe
-        The recipe whose protocol and tasks are played.
+        The recipe whose protocol and tasks are played, as in `coterie run`.
     run
         A run folder: its trained copies play. Without it, the untrained model does.
     arm

@@ -1,13 +1,31 @@
 """What pydantic found wrong with a configuration, in one sentence: the user's key, and the nearest key that exists."""
 
 import difflib
+import json
 import typing
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from pydantic import ValidationError
 
 from coterie.config import Config
+
+_WANTED = {
+    "int_parsing": "a whole number",
+    "int_type": "a whole number",
+    "int_from_float": "a whole number",
+    "float_parsing": "a number",
+    "float_type": "a number",
+    "finite_number": "a finite number",
+    "bool_parsing": "true or false",
+    "bool_type": "true or false",
+    "greater_than_equal": "{ge:g} or more",
+    "greater_than": "more than {gt:g}",
+    "less_than_equal": "{le:g} or less",
+    "less_than": "less than {lt:g}",
+    "literal_error": "{expected}",
+}
+"""What to give, by pydantic's name of what is wrong."""
 
 
 def describe(error: ValidationError, model: type[Config]) -> str:
@@ -19,10 +37,13 @@ def describe(error: ValidationError, model: type[Config]) -> str:
     match first["type"]:
         case "extra_forbidden":
             parent = ".".join(keys[:-1])
-            near = [f"{parent}.{name}" if parent else name for name in beside]
-            return f"{dotted} is not a setting{meant(dotted, near) or '; `coterie settings` lists them'}"
+            near = difflib.get_close_matches(keys[-1], beside, n=1, cutoff=0.5)
+            guess = ".".join([*keys[:-1], *near])
+            known_by = parent if [*first["loc"][:-1]] == keys[:-1] else keys[0]  # `coterie settings` writes kinds in brackets
+            remedy = f"did you mean {guess}?" if near else f"`{f'coterie settings {known_by}'.strip()}` lists them"
+            return f"{dotted} is not a setting{_of_kind(first['loc'], parent, beside)}; {remedy}"
         case "missing":
-            return f"{dotted} is missing"
+            return f"{dotted} is missing" + (f"; `coterie settings {keys[0]}` says what it is" if len(keys) > 1 else "")
         case "union_tag_invalid":
             return f"{dotted}.kind: {known.get('tag')} is not one of {known.get('expected_tags')}"
         case "union_tag_not_found":
@@ -30,10 +51,20 @@ def describe(error: ValidationError, model: type[Config]) -> str:
         case "value_error":
             said = first["msg"].removeprefix("Value error, ")
             return f"{dotted}: {said}" if dotted else said
+        case "model_attributes_type" | "model_type" | "dict_type":
+            return f"{dotted} holds several settings and is none itself; `coterie settings {keys[0]}` lists them"
         case "tuple_type":
-            return f'{dotted}: give a list, for example {dotted}=["A", "B"], not {first["input"]!r}'
+            example = json.dumps([first["input"]]) if isinstance(first["input"], str) else '["A", "B"]'
+            return f"{dotted}: give a list, for example {dotted}={example}, not {first['input']!r}"
+        case kind if kind in _WANTED:
+            return f"{dotted}: give {_WANTED[kind].format(**known)}, not {first['input']!r}"
         case _:
             return f"{dotted}: {first['msg'][0].lower()}{first['msg'][1:]}, not {first['input']!r}"
+
+
+def _of_kind(loc: Sequence[Any], parent: str, beside: Collection[str]) -> str:
+    """Which kind of a table was looked in, where its settings depend on it: pydantic names it before the last key."""
+    return f" of {parent}.kind = {loc[-2]}" if "kind" in beside and len(loc) > 1 and str(loc[-2]) != parent else ""
 
 
 def locate(error: ValidationError, model: type[Config]) -> tuple[list[str], list[str]]:

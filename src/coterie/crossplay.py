@@ -48,8 +48,9 @@ def finished_runs(folder: Path, arm: str) -> list[RunFolder]:
     configs = [(run.config(), run) for run in runs]
     found = sorted(((c.seed, run) for c, run in configs if c.arm == arm and c.train.steps), key=lambda pair: pair[0])
     if not found:
-        arms = ", ".join(sorted({c.arm for c, _ in configs if c.train.steps})) or "no arm"
-        raise CoterieError(f"{folder}: holds no finished run of arm {arm}; it has those of {arms}")
+        arms = ", ".join(sorted({c.arm for c, _ in configs if c.train.steps}))
+        remedy = f"it has those of {arms}" if arms else "finish one with coterie run, or name the folder that holds run folders"
+        raise CoterieError(f"{folder}: holds no finished run of arm {arm}; {remedy}")
     return [run for _, run in found]
 
 

@@ -93,11 +93,8 @@ def prepare(experiment: Experiment, resume: bool) -> list[Job]:
         job.folder.check(job.config, resume)
     check_folder(experiment)
     todo = [job for job in experiment.jobs if not job.folder.finished]
-    checked: set[str] = set()
-    for job in todo:
-        if job.arm not in checked:
-            write_script(job.config)
-            checked.add(job.arm)
+    for job in {job.arm: job for job in todo}.values():  # the last of each arm: one that trains, which meets partners, comes last
+        write_script(job.config)
     for job in todo:
         job.folder.create(job.config)
     return todo

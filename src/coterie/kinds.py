@@ -136,7 +136,9 @@ def load_plugins(files: Iterable[str | Path | Mapping[str, str]]) -> list[dict[s
         wanted = file.get("sha256") if isinstance(file, Mapping) else None
         path = Path(file["path"] if isinstance(file, Mapping) else file).expanduser().resolve()
         if not path.is_file():
-            raise CoterieError(f"plugin {path}: there is no such file")
+            raise CoterieError(
+                f"plugin {path}: there is no such file; give a Python file that registers kinds (docs/write-a-protocol.md)"
+            )
         found = digest(path)
         if wanted not in (None, found):
             raise CoterieError(f"plugin {path} has changed since the run began; put the old file back, or begin a new run")

@@ -62,7 +62,7 @@ def find_partners(config: RunConfig, wanted: Iterable[str]) -> Partners:
 
 
 def find_adapter(folder: Path, config: RunConfig) -> Path:
-    """The PEFT folder that `folder` is or, for a run, that its latest checkpoint holds."""
+    """The PEFT folder that `folder` is or, for a finished run, that its last checkpoint holds."""
     if (folder / "adapter_config.json").is_file():
         return folder
     run = RunFolder(folder)
@@ -79,8 +79,11 @@ def find_adapter(folder: Path, config: RunConfig) -> Path:
             f"partner {folder}: that run is of model {theirs.path}, this one of {ours.path}; serve it and give its address"
         )
     found = checkpoint.latest(run.checkpoints)
-    if found is None:
-        raise CoterieError(f"partner {folder}: that run holds no checkpoint yet; go on with it first (coterie run … --resume)")
+    if found is None or not run.finished:  # its latest checkpoint would be another one when this run is gone on with
+        raise CoterieError(
+            f"partner {folder}: that run has not finished; go on with it first (coterie run … --resume), or give the adapter "
+            "folder of one of its checkpoints"
+        )
     return found / "adapter"
 
 

@@ -15,7 +15,7 @@ from coterie.tables import LiveTable, LongTable
 from coterie.tokens import ChatTokenizer
 from coterie.types import CoterieError, Episode, Group, Message, Probe, Task
 
-__all__ = ["Hall", "Plan", "answer_probes", "longest_request", "play"]
+__all__ = ["Hall", "Plan", "answer_probes", "longest_request", "play", "rehearse"]
 
 
 @dataclass(slots=True)
@@ -76,6 +76,11 @@ def answer_probes(
 
 def longest_request(task: Task, protocol: Protocol, tokenizer: ChatTokenizer) -> tuple[int, int]:
     """The prompt length and cap, in tokens, of the largest request that an episode on `task` can make: every message at its cap."""
+    return rehearse(task, protocol, tokenizer).longest
+
+
+def rehearse(task: Task, protocol: Protocol, tokenizer: ChatTokenizer) -> LongTable:
+    """The table after an episode on `task` in which nothing is sampled and every message is as long as its cap."""
     table = LongTable(tokenizer)
     coroutine = protocol.play(task, table)
     try:
@@ -86,7 +91,7 @@ def longest_request(task: Task, protocol: Protocol, tokenizer: ChatTokenizer) ->
         raise TypeError(f"the protocol {type(protocol).__name__} awaits something other than its table")
     if table.longest == (0, 0):
         raise CoterieError(f"the protocol {type(protocol).__name__} asked for no message on task {task.id}")
-    return table.longest
+    return table
 
 
 def _grade(plans: Sequence[Plan], tables: Sequence[LiveTable], failed: Mapping[int, str], hall: Hall) -> list[Episode]:
@@ -96,10 +101,8 @@ def _grade(plans: Sequence[Plan], tables: Sequence[LiveTable], failed: Mapping[i
         [m.turn for m in table.messages if m.turn in table.graded and m.score is None] if index not in failed else []
         for index, table in enumerate(tables)
     ]
-    answers = [
-        (tables[index].messages[turn].text, plans[index].task.answer) for index, turns in enumerate(open_turns) for turn in turns
-    ]
-    results = iter(hall.grader.grade(answers))
+    answers = [(tables[index].messages[turn].text, plans[index].task) for index, turns in enumerate(open_turns) for turn in turns]
+    results = iter(hall.grader.grade_tasks(answers))
     episodes = []
     for index, (plan, table, turns) in enumerate(zip(plans, tables, open_turns, strict=True)):
         graded = {turn: next(results) for turn in turns}

@@ -110,8 +110,8 @@ def load_recipe(name: str, plugins: Sequence[Path] = ()) -> Recipe:
         path = given / "recipe.toml" if given.is_dir() else given
     if not path.is_file():
         raise CoterieError(
-            f"no recipe is named {name}{meant(name, recipe_names())}; "
-            "`coterie recipes` lists them, and a path to a recipe.toml works too"
+            f"no recipe is named {name}; `coterie recipes` lists them, and the path of a recipe.toml works too"
+            f"{meant(name, recipe_names())}"
         )
     data = read_toml(path)
     try:
@@ -150,7 +150,7 @@ def choose_profile(recipe: Recipe, profile: str | None, model: str | None, cuda:
     if profile is not None:
         if profile not in file.profiles:
             raise CoterieError(
-                f"recipe {recipe.name} has no profile {profile}{meant(profile, file.profiles)}; it has {', '.join(file.profiles)}"
+                f"recipe {recipe.name} has no profile {profile}; it has {', '.join(file.profiles)}{meant(profile, file.profiles)}"
             )
         return profile
     if model in (None, "pocket") or file.other_models is None:
@@ -163,7 +163,7 @@ def choose_arms(recipe: Recipe, arms: Iterable[str]) -> list[str]:
     for arm in chosen:
         if arm not in recipe.file.arms:
             raise CoterieError(
-                f"recipe {recipe.name} has no arm {arm}{meant(arm, recipe.file.arms)}; it has {', '.join(recipe.file.arms)}"
+                f"recipe {recipe.name} has no arm {arm}; it has {', '.join(recipe.file.arms)}{meant(arm, recipe.file.arms)}"
             )
     return chosen
 

@@ -166,8 +166,8 @@ def metric_of(run: Mapping[str, Any], metric: str) -> float | None:
     """A run's value of a metric: "score" (held-out team reward), "cross_play" (the mean score of the trained copy with strangers in
     the other seats), or "also.NAME" (the score under another protocol). None where the run does not have it."""
     if metric == "cross_play":
-        scores = [of["score"] for of in (run.get("cross_play") or {}).values() if of["score"] is not None]
-        return sum(scores) / len(scores) if scores else None
+        scores = [of["score"] for of in (run.get("cross_play") or {}).values()]
+        return sum(scores) / len(scores) if scores and None not in scores else None
     if metric.startswith("also."):
         return ((run.get("also") or {}).get(metric.removeprefix("also.")) or {}).get("score")
     return run.get("score")

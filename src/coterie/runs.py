@@ -56,7 +56,9 @@ class RunFolder:
             load_plugins(data.get("plugins", ()))
             return run_config().model_validate(data)
         except OSError:
-            raise CoterieError(f"{self.path}: not a run folder (it has no config.toml)") from None
+            raise CoterieError(
+                f"{self.path}: not a run folder (it has no config.toml); give one, for example runs/talk-to-solve/chat-seed17"
+            ) from None
         except ValueError as error:
             raise CoterieError(
                 f"{self.config_file}: not a configuration of this version of coterie ({str(error).splitlines()[0]})"

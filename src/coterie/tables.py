@@ -119,6 +119,8 @@ class LongTable(_Saying):
     def __init__(self, tokenizer: ChatTokenizer):
         self.messages: tuple[Message, ...] = ()
         self.longest: tuple[int, int] = (0, 0)
+        self.ungraded: Message | None = None
+        """The first message that is to have no grade; final ones always have one."""
         self._tokenizer = tokenizer
 
     async def say_all(self, asks: Sequence[Ask]) -> tuple[Message, ...]:
@@ -128,5 +130,7 @@ class LongTable(_Saying):
             self.longest = max(self.longest, (len(prompt), ask.max_tokens), key=sum)
             text = self._tokenizer.text_of_length(ask.max_tokens)
             said.append(Message(ask.seat, POLICY, turn, ask.final, prompt, (), (), "length", text, 1.0, 0))
+            if self.ungraded is None and not (ask.final or ask.graded):
+                self.ungraded = said[-1]
         self.messages = (*self.messages, *said)
         return tuple(said)

@@ -2,7 +2,7 @@
 
 import functools
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +20,7 @@ from coterie.play import answer_probes, play
 from coterie.records import append_lines, keep_until
 from coterie.runs import RunFolder
 from coterie.seeding import stream
-from coterie.types import Episode, Group, Message, Task
+from coterie.types import POLICY, Episode, Group, Message, Task
 
 
 def tasks_of_step(tasks: Sequence[Task], seed: int, step: int, count: int) -> list[Task]:
@@ -45,6 +45,22 @@ class Drawn:
     pools: list[list[Episode]]
     rounds: int = 0
 
+    @property
+    def rewards(self) -> list[list[float | None]]:
+        return [[e.reward for e in pool] for pool in self.pools]
+
+    @property
+    def casts(self) -> list[list[int]]:
+        """The number of each episode's cast among those that its task was played by."""
+        numbered = []
+        for pool in self.pools:
+            seen: list[Mapping[str, str]] = []
+            for episode in pool:
+                if episode.cast not in seen:
+                    seen.append(episode.cast)
+            numbered.append([seen.index(episode.cast) for episode in pool])
+        return numbered
+
     def groups(self, draw: Draw) -> list[Group]:
         """What the draw keeps of each task, with the whole pool beside it; tasks of which it keeps nothing are dropped."""
         groups = []
@@ -59,7 +75,7 @@ def draw_episodes(stage: Stage, tasks: Sequence[Task], step: int) -> Drawn:
     """Ask the draw for rounds of episodes until it has enough of each task. Fresh tasks come from a shuffle of their own."""
     seats = stage.hall.protocol.seats
     drawn = Drawn(list(tasks), [[] for _ in tasks])
-    while any(wanted := stage.draw.more([[e.reward for e in pool] for pool in drawn.pools], drawn.rounds)):
+    while any(wanted := stage.draw.more(drawn.rewards, drawn.rounds, drawn.casts)):
         missing = len(wanted) - len(drawn.tasks)
         drawn.tasks += fresh_tasks(stage.tasks.train, drawn.tasks, stage.config.seed, step, missing)
         drawn.pools += [[] for _ in range(len(drawn.tasks) - len(drawn.pools))]
@@ -157,10 +173,22 @@ def sampled_anew(message: Message, before: Episode) -> bool:
     return message.turn >= len(before.messages) or message.ids is not before.messages[message.turn].ids
 
 
+def own_reward(pool: Sequence[Episode]) -> float | None:
+    """The mean reward of a task's episodes that the policy played by itself, or of all when there are none."""
+    own = [e for e in pool if {*e.cast.values()} == {POLICY}] or pool
+    rewards = [e.reward for e in own if e.reward is not None]
+    return sum(rewards) / len(rewards) if rewards else None
+
+
 def play_metrics(stage: Stage, drawn: Drawn, groups: Sequence[Group], credits: Sequence[Advantages]) -> dict[str, Any]:
-    """Reward and talk of a step's episodes. `uniform_groups` counts the tasks that teach nothing: no message has an advantage."""
+    """Reward and talk of a step's episodes.
+
+    `reward` is the mean over tasks of a task's mean reward, so that tasks which a draw plays more often weigh no more, and over the
+    episodes that the policy plays by itself, where there are any, so that casts can be compared. `uniform_groups` counts the tasks
+    that teach nothing: no message has an advantage.
+    """
     pool = [episode for of_task in drawn.pools for episode in of_task]
-    rewards = [e.reward for e in pool if e.reward is not None]
+    rewards = [mean for of_task in drawn.pools if (mean := own_reward(of_task)) is not None]
     kept = [e for g in groups for e in g.episodes]
     return {
         "reward": sum(rewards) / len(rewards) if rewards else None,

@@ -17,9 +17,9 @@ from coterie.types import BASE, POLICY, CoterieError, Episode
 SEATS = ("A", "B")
 
 
-def guests(cast, count, seats=SEATS):
-    """Which seats are not the policy's in the first `count` episodes."""
-    of = [cast.players(seats, index, ("train", 0, 0)) for index in range(count)]
+def guests(cast, count, seats=SEATS, task=0):
+    """Which seats are not the policy's in the first `count` episodes of a task."""
+    of = [cast.players(seats, index, ("train", 0, task)) for index in range(count)]
     return ["".join(seat for seat in seats if by_seat[seat] != POLICY) for by_seat in of]
 
 
@@ -40,7 +40,9 @@ def test_half_of_four_episodes_have_a_stranger_and_so_does_half_of_each_round():
 
 
 def test_alternating_gives_the_seats_in_turn_and_otherwise_all_at_once():
-    assert guests(MixedPartners(0.5, ("A", "B"), True, "base"), 8) == ["", "A", "", "B", "", "A", "", "B"]
+    """By task: all strangers of one task sit in one seat, or each cast would have one episode and nothing to compare it with."""
+    alternating = MixedPartners(0.5, ("A", "B"), True, "base")
+    assert [guests(alternating, 4, task=task) for task in range(3)] == [["", "A"] * 2, ["", "B"] * 2, ["", "A"] * 2]
     assert guests(MixedPartners(1.0, ("B", "C"), False, "base"), 2, ("A", "B", "C")) == ["BC", "BC"]
     cast = MixedPartners(1.0, ("B",), False, "runs/x/chat-seed18")
     assert (cast.players(SEATS, 0), cast.partners) == ({"A": POLICY, "B": "chat-seed18"}, ("runs/x/chat-seed18",))
@@ -107,7 +109,7 @@ def test_a_pool_without_members_is_self_play_until_the_first_snapshot():
     assert cast.snapshots == ()
     cast.observe([])
     assert cast.snapshots == ("step-2",)
-    assert guests(cast, 4) == ["A", "B", "A", "B"]
+    assert [guests(cast, 4, task=task) for task in range(2)] == [["A"] * 4, ["B"] * 4]
 
 
 def test_the_oldest_snapshot_leaves_and_partners_stay():
@@ -115,14 +117,16 @@ def test_the_oldest_snapshot_leaves_and_partners_stay():
     for _ in range(4):
         cast.observe([])
     assert cast.snapshots == ("step-3", "step-4")
-    drawn = {cast.players(SEATS, index, ("train", 9, 0))["B"] for index in range(60)}
+    drawn = {cast.players(SEATS, 0, ("train", 9, task))["B"] for task in range(60)}
     assert drawn == {BASE, "step-3", "step-4"}
 
 
-def test_members_are_drawn_by_episode_and_seed_and_nothing_else():
+def test_members_are_drawn_by_task_and_seed_and_nothing_else():
     def drawn(seed, step):
         cast = pool(members=("base", "x-1", "x-2"), seed=seed)
-        return [cast.players(SEATS, index, ("train", step, 0))["B"] for index in range(40)]
+        of_task = [{cast.players(SEATS, index, ("train", step, task))["B"] for index in range(4)} for task in range(40)]
+        assert all(len(members) == 1 for members in of_task)  # one member for all episodes of a task
+        return [member for members in of_task for member in members]
 
     assert drawn(0, 1) == drawn(0, 1)
     assert len({tuple(drawn(seed, step)) for seed in (0, 1) for step in (1, 2)}) == 4
@@ -135,7 +139,7 @@ def test_by_result_the_worse_the_team_does_the_more_often_and_none_vanishes():
     for _ in range(WINDOW):
         cast.observe([episode(1.0, B="x-1"), episode(0.75, B="x-2"), episode(0.0, B="x-3"), episode(None, B="x-4")])
     assert [cast.weight(f"x-{k}") for k in (1, 2, 3, 4)] == [LEAST, 0.25, 1.0, 1.0]  # x-4 was never graded: as one that fails
-    counts = Counter(cast.players(SEATS, index, ("train", 0, 0))["B"] for index in range(4000))
+    counts = Counter(cast.players(SEATS, 0, ("train", 0, task))["B"] for task in range(4000))
     expected = {"x-1": 0.1 / 2.35, "x-2": 0.25 / 2.35, "x-3": 1 / 2.35, "x-4": 1 / 2.35}
     assert all(counts[member] / 4000 == pytest.approx(share, abs=0.03) for member, share in expected.items())
     for _ in range(WINDOW):

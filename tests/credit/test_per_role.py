@@ -6,7 +6,8 @@ from tests.credit.games import board, chat, episode, group, say
 
 
 @pytest.mark.parametrize(
-    ("seat", "role"), [("writer 2", "writer"), ("reader 11", "reader"), ("A", "A"), ("copy_3", "copy"), ("B2", "B"), ("2nd", "2nd")]
+    ("seat", "role"),
+    [("writer 2", "writer"), ("reader 11", "reader"), ("A", "A"), ("copy_3", "copy"), ("B2", "B"), ("2nd", "2nd"), ("1", "1")],
 )
 def test_role_is_the_name_without_its_number(seat, role):
     assert role_of(seat) == role

@@ -144,3 +144,13 @@ def test_dynamic_asks_for_nothing_that_a_small_training_set_cannot_give():
 def test_fixed_plays_once():
     assert FixedDraw(3).more([[], []], 0) == [3, 3]
     assert not any(FixedDraw(3).more([[0, 0, 0]], 1))
+
+
+def test_a_task_is_done_when_episodes_of_one_cast_differ_and_not_before():
+    """Rewards 0, 1, 0, 1 with the casts self, guest, self, guest: each partner has its own baseline and no spread, so there is
+    nothing to learn yet. Breaks when rewards of different casts are held against each other."""
+    draw = ReinforceAda(4, 3, "spread", 0.7, 2, 2)
+    assert list(draw.more([[0, 1, 0, 1]], 1)) == [0]
+    assert list(draw.more([[0, 1, 0, 1]], 1, [[0, 1, 0, 1]])) == [4]
+    assert list(draw.more([[0, 1, 1, 1]], 1, [[0, 1, 0, 1]])) == [0]
+    assert list(draw.more([[]], 0, [[]])) == [4]

@@ -222,13 +222,18 @@ def test_what_cannot_be_is_refused_before_any_weights_are_read(small_plan, tmp_p
         write_script(job_of(small_plan(tmp_path, *sets)).config)
 
 
-def test_a_run_of_another_model_and_an_adapter_of_another_shape_are_refused(small_plan, tmp_path, partner):
+def test_a_run_of_another_model_or_unfinished_and_an_adapter_of_another_shape_are_refused(small_plan, tmp_path, partner):
     folder = tmp_path / "other-run"
     folder.mkdir()
     text = (partner / "config.toml").read_text()
     (folder / "config.toml").write_text(text.replace('path = "pocket"', 'path = "org/large"'))
     config = job_of(small_plan(tmp_path / "a", f'evaluate.partners=["{folder}"]')).config
     with pytest.raises(CoterieError, match="that run is of model org/large, this one of pocket"):
+        write_script(config)
+
+    (folder / "config.toml").write_text(text)  # its weights would be others when this run is resumed
+    (folder / "checkpoints").symlink_to(partner / "checkpoints")
+    with pytest.raises(CoterieError, match="that run has not finished"):
         write_script(config)
 
     model = attach_adapter(tiny_model("llama"), config.model.adapter, 0)

@@ -5,8 +5,10 @@ import sys
 
 import pytest
 
+from coterie.assemble import write_script
 from coterie.cli import main
-from coterie.types import POLICY
+from coterie.recipe import load_recipe, resolve
+from coterie.types import POLICY, CoterieError
 from tests.end_to_end.conftest import SMALL
 
 
@@ -108,9 +110,9 @@ def test_a_run_scores_what_eval_scores_again(cli, tmp_path):
 
 
 BAD = [
-    (["run", "talk-to-slove"], "no recipe is named talk-to-slove; did you mean talk-to-solve?"),
-    (["run", "talk-to-solve", "--arm", "chta"], "no arm chta; did you mean chat?"),
-    (["run", "talk-to-solve", "--profile", "pokcet"], "no profile pokcet; did you mean pocket?"),
+    (["run", "talk-to-slove"], "the path of a recipe.toml works too; did you mean talk-to-solve?"),
+    (["run", "talk-to-solve", "--arm", "chta"], "no arm chta; it has off, chat; did you mean chat?"),
+    (["run", "talk-to-solve", "--profile", "pokcet"], "no profile pokcet; it has pocket, qwen-1.5b, laptop; did you mean pocket?"),
     (["run", "talk-to-solve", "--set", "train.lr=1"], "train.lr is not a setting"),
     (["run", "talk-to-solve", "--sed", "17"], "--sed"),
     (["run", "talk-to-solve", "--steps", "x"], "--steps"),
@@ -123,6 +125,23 @@ BAD = [
     (["run", "talk-to-solve", "--set", "tasks.kind=jsonl", "--set", "tasks.path=nowhere.jsonl"], "nowhere.jsonl cannot be read"),
     (["run", "talk-to-solve", "--set", "tasks.kind=gsm8k", "--set", "tasks.path=nowhere"], "nowhere"),
     (["run", "talk-to-solve", "--set", "model.device=tpu"], "model.device"),
+    (
+        ["run", "talk-to-solve", "--arm", "chat", "--set", "credit.kind=own_and_readers"],
+        'pays a note for its own answer, and protocol.kind = "chat" does not grade the message of seat A (turn 0); use',
+    ),
+    (["run", "talk-to-solve", "--set", "tasks.kind=math"], 'tasks.kind = "math" is not split into facts'),
+    (["run", "board-writers", "--set", "protocol.ring=5"], "protocol.ring = 5 is more notes than protocol.copies = 4 write"),
+    (["run", "portable-talk", "--arm", "base", "--set", "cast.partner=nowhere"], "partner nowhere: neither a run folder"),
+    (["run", "talk-to-solve", "--set", 'evaluate.partners=["nowhere"]'], "partner nowhere: neither a run folder"),
+    (
+        ["run", "talk-to-solve", "--set", 'cast={kind="mixed_partners", seats=["Z"]}'],
+        "cast.seats: there is no seat Z; this protocol has A, B",
+    ),
+    (["run", "talk-to-solve", "--plugin", "nowhere.py"], "nowhere.py: there is no such file; give a Python file"),
+    (["settings", "trian"], "no setting begins with trian; `coterie settings` lists all; did you mean train?"),
+    (["crossplay", ".", "--arm", "chat"], "holds no finished run of arm chat; finish one with coterie run"),
+    (["crossplay", "."], "--arm requires an argument. See `coterie crossplay --help`."),
+    (["compare", "."], "holds no finished run; finish one with coterie run"),
     (["compare", "nowhere"], "nowhere: there is no such folder"),
     (["eval", "nowhere"], "nowhere: not a run folder"),
     (["chat", "talk-to-solve", "--task", "100000"], "held-out tasks, counted from 0"),
@@ -137,6 +156,21 @@ def test_bad_input_is_one_sentence_and_exit_code_2(cli, tmp_path, monkeypatch, w
     assert message in text
     assert "Traceback" not in text
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("protocol", "graded"),
+    [("board", True), ("debate", True), ("solo", True), ("team", True), ("chat", False)],
+)
+def test_a_rule_that_pays_notes_for_their_own_answers_needs_them_graded(protocol, graded):
+    """Known before anything starts. A protocol without notes has none that is not graded."""
+    sets = {"protocol": {"kind": protocol}, "credit": {"kind": "own_and_readers"}, "tasks": {"train": 4, "held_out": 2}}
+    config = resolve(load_recipe("talk-to-solve"), profile="pocket", arm="chat", seed=1, overrides=sets)
+    if graded:
+        write_script(config)
+    else:
+        with pytest.raises(CoterieError, match=f'protocol.kind = "{protocol}" does not grade the message of seat'):
+            write_script(config)
 
 
 def task_line(n, **changes):

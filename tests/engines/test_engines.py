@@ -160,6 +160,26 @@ def test_players_may_be_further_adapters_of_the_model():
             run(engine, [replace(asked[0], player="nobody")])
 
 
+def test_the_order_of_completions_does_not_depend_on_who_played_before():
+    """A run that was resumed opens its lanes in another order than one that never stopped; both must go on alike."""
+
+    def order(engine):
+        tickets = [engine.submit(request) for request in requests(24, seed=5)]
+        done = []
+        while len(done) < len(tickets):
+            done += [tickets.index(ticket) for ticket, _ in engine.step()]
+        return done
+
+    model = adapted("llama")
+    orders = []
+    for first in (POLICY, BASE):
+        engine = engines(model)[0]
+        run(engine, [replace(requests(1)[0], player=first)])
+        engine.refresh(0)
+        orders.append(order(engine))
+    assert orders[0] == orders[1]
+
+
 def test_an_adapter_that_is_more_than_a_low_rank_update_is_refused():
     model = get_peft_model(tiny_model("qwen2"), LoraConfig(r=2, target_modules=["q_proj"], use_dora=True))
     with pytest.raises(CoterieError, match="adapter default uses use_dora"):

@@ -4,9 +4,11 @@ from dataclasses import replace
 
 import pytest
 
+from coterie.credit.per_role import per_role
+from coterie.evaluate import cross_casts
 from coterie.hall import Replay
 from coterie.protocols.debate import PLAIN, POCKET, Debate
-from coterie.types import Task
+from coterie.types import Group, Task
 from tests.fakes import task
 from tests.protocols.scripted import note, number, played, prompt
 
@@ -82,8 +84,15 @@ def test_the_vote_of_equal_budget_is_over_every_answer():
     assert episode.reward == 1.0
     assert all(m.final and m.heard == () for m in episode.messages)
     assert len({m.prompt_ids for m in episode.messages}) == 1
-    assert protocol.seats == ("copy 0", "copy 1", "copy 2", "copy 0 draw 2", "copy 1 draw 2", "copy 2 draw 2")
+    assert protocol.seats == tuple(f"copy {draw}" for draw in range(6))
     assert len(episode.scores) == 6
+
+
+def test_every_draw_of_the_vote_is_in_one_role():
+    """Alone in its role, the second draw of a copy was compared with nothing and never trained."""
+    episode = played(debate(2, deliver=False), task(), ["7", "7", "7", "3", "3", "5"])
+    assert per_role(Group(task(), (episode,), (episode,))) == [[0.5] * 3 + [-0.5] * 3]
+    assert list(cross_casts(debate(2, deliver=False).seats)) == ["copy 0=policy,others=base"]
 
 
 def test_both_arms_begin_alike():

@@ -13,7 +13,8 @@ from coterie.types import BASE, CoterieError, Episode, Player, Seat
 
 class Cast(Interface):
     def players(self, seats: tuple[Seat, ...], index: int, noise: tuple[str | int, ...] = ()) -> Mapping[Seat, Player]:
-        """The player of each seat in episode `index` of a group. `noise` names the random stream of a cast that draws by chance."""
+        """The player of each seat in episode `index` of a group. `noise` names the task: what a cast draws by chance, it draws from a
+        stream of that name, once for all episodes of the group."""
         ...
 
     @property
@@ -62,6 +63,11 @@ def player_name(partner: str) -> Player:
 
 def is_address(partner: str) -> bool:
     return partner.startswith(("http://", "https://"))
+
+
+def turn_of(noise: Sequence[str | int]) -> int:
+    """Whose turn it is by the numbers in a stream's name (step, and the task's place in it): seats are taken in turn by task."""
+    return sum(part for part in noise if isinstance(part, int))
 
 
 def guests(index: int, share: float) -> int:

@@ -6,20 +6,22 @@ that groups are alike and a baseline for each kind of partner (credit.kind = "pe
 for all, the advantage partly measures which partner was drawn (weakness W11 of the published talk-methods).
 
 Of the first n episodes floor(n x share) have a stranger. The published run gave the last two of four to strangers; here they
-alternate with the others, so that a draw which plays a group in rounds, and keeps some, meets both kinds in each.
+alternate with the others, so that a draw which plays a group in rounds, and keeps some, meets both kinds in each. With `alternate`
+the seats are taken in turn by task, not by episode: the strangers of one task all sit in one seat, and have each other to be
+compared with.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from coterie.casts.base import check_seats, guests, player_name
+from coterie.casts.base import check_seats, guests, player_name, turn_of
 from coterie.casts.self_play import Stateless
 from coterie.types import POLICY, Player, Seat
 
 
 @dataclass(frozen=True)
 class MixedPartners(Stateless):
-    """`takes`: the seats that the partner takes; with `alternate` one of them in turn, else all at once."""
+    """`takes`: the seats that the partner takes; with `alternate` one of them a task, in turn, else all at once."""
 
     share: float
     takes: tuple[Seat, ...]
@@ -33,8 +35,7 @@ class MixedPartners(Stateless):
     def players(self, seats: tuple[Seat, ...], index: int, noise: tuple[str | int, ...] = ()) -> Mapping[Seat, Player]:
         check_seats("cast.seats", self.takes, seats, together=not self.alternate)
         by_seat = dict.fromkeys(seats, POLICY)
-        before = guests(index, self.share)
-        if guests(index + 1, self.share) > before:
-            taken = (self.takes[before % len(self.takes)],) if self.alternate else self.takes
+        if guests(index + 1, self.share) > guests(index, self.share):
+            taken = (self.takes[turn_of(noise) % len(self.takes)],) if self.alternate else self.takes
             by_seat.update(dict.fromkeys(taken, player_name(self.partner)))
         return by_seat

@@ -8,15 +8,16 @@ lost together. There the hardest opponent teaches most; here the worst team-mate
 with failure. So no member is drawn less than `LEAST` times as often as one that always fails, and "uniform" is the default.
 A member not met yet counts as one that fails.
 
-Which episodes have a guest, and in which seat, depends on the index alone; which member it is, on a stream named by the episode and
-on the results up to the step before. All that is state, and kept in checkpoints.
+Which episodes have a guest depends on the index alone; which seat it takes, on the task's place in the step; which member it is, on a
+stream named by the task and on the results up to the step before. So all guests of a task's group are one member in one seat, and
+have each other to be compared with. Results are state, and kept in checkpoints.
 """
 
 from collections import defaultdict, deque
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from coterie.casts.base import check_seats, guests, player_name
+from coterie.casts.base import check_seats, guests, player_name, turn_of
 from coterie.seeding import stream
 from coterie.types import POLICY, Episode, Player, Seat
 
@@ -26,7 +27,7 @@ LEAST = 0.1
 
 
 class Pool:
-    """`takes`: the seats that a member may take, one an episode, in turn. `members`: as written in a configuration.
+    """`takes`: the seats that a member may take, one a task, in turn. `members`: as written in a configuration.
     Every `snapshot_every` steps the policy joins as "step-<k>"; of these the `largest` newest stay."""
 
     def __init__(
@@ -64,11 +65,10 @@ class Pool:
         check_seats("cast.seats", self._takes, seats, together=False)
         by_seat = dict.fromkeys(seats, POLICY)
         members = (*self._names, *self._snapshots)
-        before = guests(index, self._share)
-        if members and guests(index + 1, self._share) > before:
+        if members and guests(index + 1, self._share) > guests(index, self._share):
             weights = [self.weight(member) for member in members]
-            chosen = stream(self._seed, "cast", *noise, index).choice(len(members), p=[w / sum(weights) for w in weights])
-            by_seat[self._takes[before % len(self._takes)]] = members[chosen]
+            chosen = stream(self._seed, "cast", *noise).choice(len(members), p=[w / sum(weights) for w in weights])
+            by_seat[self._takes[turn_of(noise) % len(self._takes)]] = members[chosen]
         return by_seat
 
     def weight(self, member: Player) -> float:

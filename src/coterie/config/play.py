@@ -1,6 +1,6 @@
 """How episodes are played: protocol, credit, draw and cast."""
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, field_validator, model_validator
 
@@ -19,6 +19,7 @@ class SoloConfig(Config):
     final_tokens: Count = 256
     """Cap of the answer, in tokens."""
     wording: Wording = "auto"
+    """The words of the prompts; "auto": those that the built-in model knows when it plays, otherwise "plain"."""
 
 
 class TeamConfig(Config):
@@ -26,7 +27,9 @@ class TeamConfig(Config):
 
     kind: Literal["team"]
     final_tokens: Count = 512
+    """Cap of the reply, in tokens."""
     wording: Wording = "auto"
+    """The words of the prompts; "auto": those that the built-in model knows when it plays, otherwise "plain"."""
 
 
 class ChatConfig(Config):
@@ -45,6 +48,7 @@ class ChatConfig(Config):
     """How earlier messages are shown: "rebuilt": one user message with the talk so far as lines; "dialogue": the chat itself, own
     messages as the assistant's, whose prompts extend each other."""
     wording: Wording = "auto"
+    """The words of the prompts; "auto": those that the built-in model knows when it plays, otherwise "plain"."""
 
     @field_validator("order")
     @classmethod
@@ -72,6 +76,7 @@ class BoardConfig(Config):
     final_tokens: Count = 384
     """Cap of a reader's answer, in tokens."""
     wording: Wording = "auto"
+    """The words of the prompts; "auto": those that the built-in model knows when it plays, otherwise "plain"."""
 
 
 class DebateConfig(Config):
@@ -79,6 +84,7 @@ class DebateConfig(Config):
 
     kind: Literal["debate"]
     copies: Annotated[int, Field(ge=2)] = 3
+    """How many copies answer."""
     rounds: Annotated[int, Field(ge=1)] = 2
     """Answers of each copy; the last is final."""
     deliver: bool = True
@@ -88,6 +94,7 @@ class DebateConfig(Config):
     final_tokens: Count = 256
     """Cap of each answer, in tokens."""
     wording: Wording = "auto"
+    """The words of the prompts; "auto": those that the built-in model knows when it plays, otherwise "plain"."""
 
 
 ProtocolConfig = Annotated[SoloConfig | TeamConfig | ChatConfig | BoardConfig | DebateConfig, Field(discriminator="kind")]
@@ -99,6 +106,9 @@ ProtocolConfig = Annotated[SoloConfig | TeamConfig | ChatConfig | BoardConfig | 
 class CreditConfig(Config):
     """Options that every credit rule takes. They are added to a message's advantage after subtracting their mean over the messages
     of the same seat and kind in the group."""
+
+    needs_graded_notes: ClassVar[bool] = False
+    """Whether the rule pays messages that are not final by their own score, so that the protocol must have them graded."""
 
     length_cost: NonNegative = 0.0
     """Reward taken from a message for each 100 tokens that it has."""
@@ -137,6 +147,8 @@ class LeaveOneOutConfig(CreditConfig):
 
 class OwnAndReadersConfig(CreditConfig):
     """As readers_mean, and a note is also paid for the answer that it holds itself."""
+
+    needs_graded_notes: ClassVar[bool] = True
 
     kind: Literal["own_and_readers"]
     weight: NonNegative = 1.0
@@ -182,6 +194,7 @@ class FixedDrawConfig(Config):
 
     kind: Literal["fixed"] = "fixed"
     episodes: Count = 4
+    """Episodes of each task."""
 
 
 class ReinforceAdaConfig(Config):
@@ -208,6 +221,7 @@ class DynamicDrawConfig(Config):
 
     kind: Literal["dynamic"]
     episodes: Annotated[int, Field(ge=2)] = 4
+    """Episodes of each task."""
     rounds: Count = 3
     """Rounds at most, the first included."""
 
@@ -233,6 +247,7 @@ class MixedPartnersConfig(Config):
     seats: tuple[str, ...] = Field(default=("B",), min_length=1)
     """Seats that the partner takes; with `alternate`, one of them in turn."""
     alternate: bool = False
+    """Whether the partner takes one of `seats`, the next for each task, in place of all of them."""
     partner: str = "base"
     """"base" (the untrained model), the folder of a run or of a PEFT adapter, or the address of a server with an
     OpenAI-compatible API as http://host:port/v1#model."""
@@ -243,8 +258,9 @@ class PoolConfig(Config):
 
     kind: Literal["pool"]
     share: Fraction = 0.5
+    """Share of each group's episodes in which a member plays."""
     seats: tuple[str, ...] = Field(default=("A", "B"), min_length=1)
-    """Seats that a member may take, one an episode, in turn."""
+    """Seats that a member may take: one, the next for each task."""
     partners: tuple[str, ...] = ("base",)
     """The members at the start, written as `mixed_partners.partner`."""
     snapshot_every: Count | None = None

@@ -68,7 +68,8 @@ class RunConfig(Config):
 
     @model_validator(mode="after")
     def _a_baseline_needs_episodes(self) -> "RunConfig":
-        if self.credit.kind in ("team_mean", "per_partner") and getattr(self.draw, "episodes", 2) < 2:
+        alone = self.credit.kind in ("team_mean", "per_partner") or self.protocol.kind in ("solo", "team", "chat")
+        if alone and self.credit.kind != "raft" and getattr(self.draw, "episodes", 2) < 2:
             raise ValueError(f"draw.episodes = 1 leaves credit.kind = {self.credit.kind} nothing to compare with; give 2 or more")
         return self
 

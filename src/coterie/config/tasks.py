@@ -1,6 +1,6 @@
 """Where tasks come from and how their answers are graded."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -62,7 +62,54 @@ class JsonlTasksConfig(Config):
     """What to do with a line whose question cannot be split into facts."""
 
 
-TasksConfig = Annotated[PocketTasksConfig | GSM8KTasksConfig | MathTasksConfig | JsonlTasksConfig, Field(discriminator="kind")]
+class ReasoningGymTasksConfig(Config):
+    """ReasoningGYM's procedural problems (extra `gym`), by default the nine specialties of the SAPO experiments."""
+
+    kind: Literal["reasoning_gym"]
+    specialties: tuple[str, ...] = Field(
+        default=(
+            "base_conversion",
+            "basic_arithmetic",
+            "arc_1d",
+            "bf",
+            "propositional_logic",
+            "fraction_simplification",
+            "decimal_arithmetic",
+            "calendar_arithmetic",
+            "binary_matrix",
+        ),
+        min_length=1,
+    )
+    """Which data sets; they take turns."""
+    settings: dict[str, dict[str, Any]] = Field(default_factory=dict)
+    """A data set's own settings, whole, by its name; those of the released SAPO code when absent."""
+    train: Count = 4096
+    held_out: Count = 400
+    """How many held-out tasks. A question is held out by its hash, so no seed ever trains on it."""
+    seed: Annotated[int, Field(ge=0)] = 0
+    """The data seed. Two seeds share no item."""
+
+
+class PocketSpecialtiesTasksConfig(Config):
+    """Pocket problems in specialties, each problem named by a reference that members of a swarm can exchange."""
+
+    kind: Literal["pocket_specialties"]
+    specialties: tuple[str, ...] | None = None
+    """Which specialties; when absent, the eight that the pocket model was pre-trained on."""
+    train: Count = 4096
+    held_out: Count = 400
+    seed: Annotated[int, Field(ge=0)] = 0
+
+
+TasksConfig = Annotated[
+    PocketTasksConfig
+    | GSM8KTasksConfig
+    | MathTasksConfig
+    | JsonlTasksConfig
+    | ReasoningGymTasksConfig
+    | PocketSpecialtiesTasksConfig,
+    Field(discriminator="kind"),
+]
 
 
 class NumericGraderConfig(Config):
@@ -90,4 +137,12 @@ class MathVerifyGraderConfig(Config):
     workers: Count = 1
 
 
-GradingConfig = Annotated[NumericGraderConfig | ExactGraderConfig | MathVerifyGraderConfig, Field(discriminator="kind")]
+class ReasoningGymGraderConfig(Config):
+    """The scorer of each ReasoningGYM data set, partial credit kept."""
+
+    kind: Literal["reasoning_gym"]
+
+
+GradingConfig = Annotated[
+    NumericGraderConfig | ExactGraderConfig | MathVerifyGraderConfig | ReasoningGymGraderConfig, Field(discriminator="kind")
+]

@@ -56,5 +56,6 @@ def above_finals(group: Group) -> Callable[[Message], float]:
 
 
 def role_of(seat: Seat) -> str:
-    """What a seat has in common with its like: its name without a trailing number ("writer 2" -> "writer", "A" -> "A")."""
-    return re.sub(r"[\s_-]*\d+$", "", seat)
+    """What a seat has in common with its like: its name without a trailing number ("writer 2" -> "writer", "A" -> "A"). A name
+    that is nothing but a number is a role of its own."""
+    return re.sub(r"[\s_-]*\d+$", "", seat) or seat

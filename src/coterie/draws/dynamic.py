@@ -21,7 +21,7 @@ class DynamicDraw:
     episodes: int
     rounds: int
 
-    def more(self, pools: Sequence[Rewards], rounds: int) -> Sequence[int]:
+    def more(self, pools: Sequence[Rewards], rounds: int, casts: Sequence[Sequence[int]] | None = None) -> Sequence[int]:
         if rounds >= self.rounds:
             return []
         if not rounds:

@@ -10,7 +10,7 @@ from coterie.draws.base import Rewards
 class FixedDraw:
     episodes: int
 
-    def more(self, pools: Sequence[Rewards], rounds: int) -> Sequence[int]:
+    def more(self, pools: Sequence[Rewards], rounds: int, casts: Sequence[Sequence[int]] | None = None) -> Sequence[int]:
         return [] if rounds else [self.episodes] * len(pools)
 
     def keep(self, rewards: Rewards) -> Sequence[int]:

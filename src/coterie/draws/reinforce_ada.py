@@ -46,16 +46,22 @@ class ReinforceAda:
     keep_high: int
     keep_low: int
 
-    def more(self, pools: Sequence[Rewards], rounds: int) -> Sequence[int]:
+    def more(self, pools: Sequence[Rewards], rounds: int, casts: Sequence[Sequence[int]] | None = None) -> Sequence[int]:
         if rounds >= self.rounds:
             return []
-        return [0 if self._done(pool) else self.per_round for pool in pools]
+        of = casts or [[0] * len(pool) for pool in pools]
+        return [0 if self._done_by_cast(pool, by) else self.per_round for pool, by in zip(pools, of, strict=True)]
 
     def keep(self, rewards: Rewards) -> Sequence[int]:
         graded = [(index, reward) for index, reward in enumerate(rewards) if reward is not None]
         if self.exit == "spread":
             return self._extremes(graded)
         return self._first_of_each(graded)
+
+    def _done_by_cast(self, pool: Rewards, casts: Sequence[int]) -> bool:
+        """Whether the episodes of some cast are enough by themselves: rewards that differ only between partners teach nothing
+        where each partner has a baseline of its own."""
+        return any(self._done([r for r, cast in zip(pool, casts, strict=True) if cast == one]) for one in {*casts, 0})
 
     def _done(self, pool: Rewards) -> bool:
         rewards = [reward for reward in pool if reward is not None]

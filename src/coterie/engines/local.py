@@ -167,6 +167,10 @@ def _chunks(prompts: list[tuple[int, ...]], tokens: int) -> list[list[tuple[int,
     return chunks
 
 
+def _rank(player: Player) -> tuple[bool, bool, Player]:
+    return player != POLICY, player != BASE, player
+
+
 class LocalEngine:
     """The engine that lives with the learner; see the module docstring. Deterministic for a given order of submissions.
 
@@ -213,7 +217,8 @@ class LocalEngine:
 
     @torch.inference_mode()
     def step(self) -> list[tuple[int, Completion]]:
-        return [done for lane in self._lanes.values() for done in lane.step()]
+        # in an order of their own: that in which they were opened is another after a run is resumed
+        return [done for player in sorted(self._lanes, key=_rank) for done in self._lanes[player].step()]
 
     def refresh(self, version: int) -> None:
         if any(lane.active or lane.waiting for lane in self._lanes.values()):
@@ -221,7 +226,7 @@ class LocalEngine:
         self.policy_version = version
         there = (_ALL, POLICY, BASE, *self._players.adapters)  # a snapshot that has left gives its memory back
         self._lanes = {player: lane for player, lane in self._lanes.items() if player in there}
-        self._stale = {player for player in self._lanes if player != BASE}
+        self._stale = {POLICY, _ALL} & self._lanes.keys()  # the others are frozen
 
     def _lane(self, player: Player) -> "_Lane | CudaLane":
         if self._together:

@@ -4,6 +4,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from coterie.types import Task
+
 _TOKEN = re.compile(r"\\boxed\s*\{|\\[{}\\]|[{}]")
 
 
@@ -24,6 +26,10 @@ class Grader:
         place and touches no other answer.
         """
         raise NotImplementedError
+
+    def grade_tasks(self, answers: Sequence[tuple[str, Task]]) -> list[float | GradingError]:
+        """The same with the whole task, for graders that need more of it than one right answer."""
+        return self.grade([(text, task.answer) for text, task in answers])
 
     def close(self) -> None:
         """Frees what the grader holds; graders without processes hold nothing."""

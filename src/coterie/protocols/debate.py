@@ -61,9 +61,9 @@ class Debate(Protocol):
     answer; `answer` reads the answer out of a text.
 
     In a debate the answers of the last round are final, and earlier ones are graded only. With `deliver=False` every answer is
-    final, and each has a seat of its own, "copy 0 draw 2" being the second draw of copy 0; so the team reward, credit and measures
-    need no rule for this case. First answers have the same seats, turns and prompts with and without delivery, hence the same
-    noise: an untrained debate and its vote begin alike.
+    final, and each has a seat of its own: the second draw of copy 0 of three is "copy 3", in the role of all others; so the team
+    reward, credit and measures need no rule for this case. First answers have the same seats, turns and prompts with and without
+    delivery, hence the same noise: an untrained debate and its vote begin alike.
     """
 
     copies: int
@@ -80,7 +80,7 @@ class Debate(Protocol):
         return tuple(self._seat(number, copy) for number in range(rounds) for copy in range(self.copies))
 
     def _seat(self, number: int, copy: int) -> Seat:
-        return f"copy {copy}" if self.deliver or number == 0 else f"copy {copy} draw {number + 1}"
+        return f"copy {copy if self.deliver else number * self.copies + copy}"
 
     async def play(self, task: Task, table: Table) -> None:
         first = self.wording.first.view(task)

@@ -12,6 +12,12 @@ from rich.text import Text
 from coterie.arms import Change, changes, is_one
 from coterie.recipe import Recipe
 
+_METRICS = {
+    "score": "team reward on held-out tasks",
+    "cross_play": "team reward with a stranger in the other seats",
+    "also": "team reward under another protocol",
+}
+
 
 def print_explanation(recipe: Recipe, profile: str, console: Console) -> None:
     """Title and question, what is compared and over which seeds, then every arm: its sentence, and the settings in which it differs
@@ -24,17 +30,19 @@ def print_explanation(recipe: Recipe, profile: str, console: Console) -> None:
     facts = Table.grid(padding=(0, 2))
     facts.add_row("profile", Text(f"{profile}: {file.profiles[profile].about}"))
     facts.add_row("seeds", " ".join(map(str, seeds)))
-    facts.add_row("compared by", Text(", ".join(file.metrics)))
-    facts.add_row("smallest effect", f"{file.min_effect:g}")
+    facts.add_row(
+        "compared by", Text(", then ".join(f"{metric} ({_METRICS[metric.partition('.')[0]]})" for metric in file.metrics))
+    )
+    facts.add_row("smallest effect", f"{file.min_effect:g} (a smaller difference is of no interest here)")
     console.print(facts)
     for arm, found in changes(recipe, profile).items():
         baseline = arm == file.baseline
         console.print()
         console.print(Text.assemble((arm, "bold"), " (baseline)" if baseline else ""))
-        console.print(Padding(Text(file.arms[arm].change), (0, 0, 0, 2)))
+        console.print(Padding(Text(file.arms[arm].change), (0, 0, 0, 2), expand=False))
         if not baseline:
-            console.print(Padding(Text(_count(found, file.arms[arm].why_several)), (0, 0, 0, 2)))
-            console.print(Padding(_table(found), (0, 0, 0, 4)))
+            console.print(Padding(Text(_count(found, file.arms[arm].why_several)), (0, 0, 0, 2), expand=False))
+            console.print(Padding(_table(found), (0, 0, 0, 4), expand=False))
 
 
 def _count(found: Sequence[Change], why_several: str | None) -> str:

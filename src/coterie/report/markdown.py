@@ -38,7 +38,8 @@ def fill(text: str, recipe: Path) -> str:
     """`text`, a README of `recipe` (its folder), with each block made anew."""
 
     def block(match: re.Match[str]) -> str:
-        made = of_folder(recipe, recipe / "results" / match["folder"])
+        folder = recipe / "results" / match["folder"]
+        made = of_folder(recipe, folder) if folder.is_dir() else "No results yet."
         return f"{match[1]}\n{made}\n\n{match[3]}"
 
     return _BLOCK.sub(block, text)

@@ -47,8 +47,8 @@ def results_table(results: Results) -> RenderableType:
     The first has held-out scores: the mean over seeds, the score of every seed, and of the untrained model; and, if there are any,
     the answers that the grader failed on. The second has means over seeds: talk measures (shares in [0, 1]; `chars` is characters a
     message, `cut` the largest share of messages that any turn lost to its cap), scores with another player in a seat ("B base"),
-    scores under another protocol, thousands
-    of tokens sampled in training, and training minutes. A column that no run can fill is left out; a missing value is a dash.
+    scores under another protocol, thousands of tokens sampled in training, and training minutes. A column that no run can fill is
+    left out; a missing value is a dash.
     """
     arms = arm_names(results)
     scores = [("mean", [_score(arm_mean(results, arm, "score"), "bold") for arm in arms])]
@@ -112,7 +112,7 @@ def comparisons_table(results: Results) -> RenderableType:
     rows = results.get("comparisons") or []
     baselines = {str(row.get("baseline")) for row in rows}
     table = Table(header_style="bold", box=None, pad_edge=False)
-    table.add_column(Text(f"against {baselines.pop()}" if len(baselines) == 1 else "arm − baseline"))
+    table.add_column(Text(f"against {baselines.pop()}" if len(baselines) == 1 else "arm − baseline"), overflow="fold")
     for head in ("change", "interval", "p", "seeds", "could see", "needs"):
         table.add_column(head, justify="right", no_wrap=True)
     table.add_column("verdict", min_width=11)

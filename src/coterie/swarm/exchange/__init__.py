@@ -1,0 +1,1 @@
+"""Where nodes publish and draw rollouts."""
