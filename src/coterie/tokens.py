@@ -113,6 +113,17 @@ class ChatTokenizer:
         """The ids of a message that is known as text only. None of them is a control token, whatever the text says."""
         return tuple(self._plain_ids(text))
 
+    @functools.cached_property
+    def end_id(self) -> int:
+        """The id that ends a message: what the template writes after one, if sampling stops at it, else the eos token. (Gemma's
+        messages end with a token of the template's that is not its eos token.)"""
+        try:
+            parts = self._template(("user", "assistant"))
+        except CoterieError:  # a template that cannot show a reply
+            return self.stop_ids[0]
+        after = parts[parts.index(1) + 1 :][:1]
+        return next((part.id for part in after if isinstance(part, _Control) and part.id in self.stop_ids), self.stop_ids[0])
+
     def text_of_length(self, tokens: int) -> str:
         """A text of at least `tokens` tokens and not many more: digits, of which a token holds one to three."""
         text = "7" * tokens

@@ -24,9 +24,14 @@ from coterie.types import POLICY, Episode, Group, Message, Task
 
 
 def tasks_of_step(tasks: Sequence[Task], seed: int, step: int, count: int) -> list[Task]:
-    """The `count` tasks of a step: a walk through one shuffle of all tasks after another, as a function of the step alone."""
+    """The `count` tasks of a step, as a function of the step alone."""
+    return tasks_at(tasks, seed, step * count, count)
+
+
+def tasks_at(tasks: Sequence[Task], seed: int, first: int, count: int) -> list[Task]:
+    """`count` tasks from place `first` of a walk through one shuffle of all tasks after another."""
     chosen = []
-    for position in range(step * count, (step + 1) * count):
+    for position in range(first, first + count):
         epoch, place = divmod(position, len(tasks))
         chosen.append(tasks[_order(seed, epoch, len(tasks))[place]])
     return chosen

@@ -101,7 +101,9 @@ def hosts():
         try:
             hosts.build()
         except OSError as error:
-            if not any(words in str(error) for words in ("not permitted", "Permission denied", "Unknown device type", "not supported")):
+            if not any(
+                words in str(error) for words in ("not permitted", "Permission denied", "Unknown device type", "not supported")
+            ):
                 raise  # a mistake in this file must not look like a machine that cannot
             pytest.skip(f"network namespaces cannot be made here: {error}")
         yield hosts

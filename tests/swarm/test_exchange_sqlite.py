@@ -141,10 +141,12 @@ def test_silent_nodes_are_forgotten_in_the_end(tmp_path):
     exchange = SqliteExchange(tmp_path / "x.sqlite", keep_seconds=100)
     now = time.time()
     exchange.add([(f"n{i}", 0, now, b"x") for i in range(50)], now, local=False)
+    exchange.publish(A, 7, b"x")
     exchange.prune(now + 500)
-    assert len(exchange.peers()) == 50
-    exchange.prune(now + 1001)
-    assert exchange.peers() == []
+    assert len(exchange.peers()) == 51
+    exchange.prune(now + 1100)
+    assert [peer.node for peer in exchange.peers()] == [A]  # who publishes here stays: else its seqs would begin again at 0
+    assert exchange.last_seq(A) == 7
 
 
 def publish_many(path, node, count):
@@ -175,7 +177,15 @@ def test_an_exchange_made_before_a_fork_works_on_both_sides(tmp_path):
     """A connection carried across a fork corrupts the file (sqlite.org/howtocorrupt.html, 2.6)."""
     exchange = SqliteExchange(tmp_path / "x.sqlite")
     exchange.publish(A, 0, b"x")
-    child = multiprocessing.get_context("fork").Process(target=lambda: (exchange.publish(B, 0, b"y"), exchange.close()))
+    parents = list(exchange._connections.values())
+
+    def work():
+        exchange.publish(B, 0, b"y")
+        with exchange._connection() as connection:
+            assert all(connection is not other for other in parents)
+        exchange.close()
+
+    child = multiprocessing.get_context("fork").Process(target=work)
     child.start()
     child.join()
     assert child.exitcode == 0

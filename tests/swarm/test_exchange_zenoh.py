@@ -92,11 +92,17 @@ def test_a_hub_that_was_away_gets_all_that_was_published_meanwhile_the_last_one_
 
 
 def test_two_clients_meet_across_two_hubs_and_go_on_when_one_dies(make):
-    hubs = [make(A, listen=HUBS[:1], hubs=HUBS[1:]), make(B, listen=HUBS[1:], hubs=HUBS[:1])]
-    c, d = make(C, hubs=HUBS), make(D, hubs=HUBS[::-1])
+    """Repair is far away: it is zenoh that carries each put on, which it does for clients and not for peers."""
+    hubs = [
+        make(A, listen=HUBS[:1], hubs=HUBS[1:], repair_seconds=1000),
+        make(B, listen=HUBS[1:], hubs=HUBS[:1], repair_seconds=1000),
+    ]
+    c, d = make(C, hubs=HUBS, repair_seconds=1000), make(D, hubs=HUBS[::-1], repair_seconds=1000)
     assert until(lambda: "connected" in c.status() and "connected" in d.status())
+    time.sleep(3)  # the repairs that a new link starts are over
     c.publish(C, 0, b"x")
     assert until(lambda: seqs(d, C) == [0])
+    assert d.counts["received"] == 1
     hubs[0].close()
     c.publish(C, 1, b"x")
     d.publish(D, 0, b"x")
@@ -141,7 +147,9 @@ def test_age_travels_so_that_old_things_do_not_become_young_by_moving(make):
 
 
 def test_a_burst_that_overruns_the_inbox_is_counted_and_repaired(make, monkeypatch):
-    hub, client = make(A, listen=HUBS[:1], inbox_bytes=3000), make(C)
+    """`repair_seconds` is far away here: it is the gap that starts the repair."""
+    monkeypatch.setattr("coterie.swarm.exchange.zenoh.AGAIN", 0.2)
+    hub, client = make(A, listen=HUBS[:1], inbox_bytes=3000, repair_seconds=1000), make(C, repair_seconds=1000)
     add, go_on = hub.store.add, threading.Event()
 
     def slow(*args, **options):
@@ -154,6 +162,7 @@ def test_a_burst_that_overruns_the_inbox_is_counted_and_repaired(make, monkeypat
         return hub.counts["received"]
 
     assert until(publish_one)
+    time.sleep(1.5)  # the repairs that a new link starts are over
     monkeypatch.setattr(hub.store, "add", slow)
     for _ in range(200):
         publish_one()

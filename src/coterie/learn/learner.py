@@ -1,5 +1,6 @@
 """The learner: rows in, one optimiser step, figures out."""
 
+import itertools
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import partial
@@ -97,6 +98,25 @@ class Learner:
             self.updates += 1
         self.step_index += 1
         return metrics
+
+    @torch.no_grad()
+    def logprobs(self, rows: Sequence[Row]) -> list[tuple[float, ...]]:
+        """The log-probability (nats) of each row's completion tokens under the weights of now, at the row's temperature.
+
+        For completions that the policy did not sample itself. Computed as `step` does, an adapter's dropout aside, so that a step
+        with these as `Row.logprobs` begins with ratios of 1, up to the rounding of another micro-batch. Every process computes all.
+        """
+        plan = (
+            packed_batches(rows, self.micro_batch_tokens)
+            if self.packed
+            else micro_batches([row_length(row) for row in rows], self.micro_batch_tokens)
+        )
+        found: list[tuple[float, ...]] = [()] * len(rows)
+        for part in plan:
+            values = iter(self._logprobs(self._batch([rows[i] for i in part], [1.0] * len(part))).tolist())
+            for i in part:
+                found[i] = tuple(itertools.islice(values, len(rows[i].completion_ids)))
+        return found
 
     def _update(self, rows: list[Row], weights: list[float], lr: float) -> dict[str, float | int | bool]:
         distributed = dist.is_available() and dist.is_initialized()

@@ -105,7 +105,11 @@ class ZenohExchange:
         return self.store.last_seq(node)
 
     def status(self) -> str:
-        links = len(self._session.info.transports()) if self._session is not None and not self._closing.is_set() else 0
+        session = self._session
+        try:
+            links = len(session.info.transports()) if session is not None else 0
+        except self._zenoh.ZError:  # closed at this moment
+            links = 0
         counts = self.counts + Counter(dropped=self._inbox.dropped)
         told = ", ".join(f"{name} {count}" for name, count in sorted(counts.items())) or "nothing moved yet"
         trouble = f"; {self._trouble}" if self._trouble else ""
