@@ -95,7 +95,8 @@ def drawn(setting: BadNodes, seeds: int = 10) -> Row:
 def bad() -> list[Row]:
     """Flooding at 100 nodes only: the draw depends on the mixture, which is the same at any size."""
     cases: list[tuple[float, Kind]] = [(0.0, "useless")]
-    cases += [(share, kind) for share in (0.1, 0.3) for kind in KINDS]
+    for share in (0.1, 0.3):
+        cases.extend((share, kind) for kind in KINDS)
     ways = [
         ("flooding", 100, Sharing(), False),
         *(("announcing", n, announcing(n), False) for n in (100, 1000, 10_000)),

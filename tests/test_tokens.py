@@ -116,6 +116,18 @@ def test_a_template_whose_prompts_would_not_extend_each_other_is_refused_in_a_di
             changed.encode(_dialogue("said", ids))
 
 
+def test_a_message_ends_with_what_the_template_writes_if_sampling_stops_there():
+    """Gemma ends messages with a token that is not its eos token."""
+    assert TOKENIZER.end_id == END
+    gemma = byte_tokenizer()
+    gemma.eos_token = "<|system|>"
+    assert ChatTokenizer(gemma, "folder", (SYSTEM, END)).end_id == END
+    assert ChatTokenizer(gemma, "folder", (SYSTEM,)).end_id == SYSTEM, "sampling would run on past the template's"
+    bare = byte_tokenizer()
+    bare.chat_template = "{% for message in messages %}<|{{ message.role }}|>{{ message.content }}{% endfor %}"
+    assert ChatTokenizer(bare, "folder").end_id == END
+
+
 @pytest.mark.skipif("COTERIE_SMOLLM2" not in os.environ, reason="COTERIE_SMOLLM2 names no folder with SmolLM2-135M-Instruct")
 def test_a_real_tokenizer():
     """SmolLM2 has pad == eos and a template that adds a system message of its own (pitfall 3)."""

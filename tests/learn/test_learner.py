@@ -225,3 +225,17 @@ def test_shares_are_a_partition_of_like_size():
 def test_gradient_checkpointing_where_it_cannot_work_is_refused():
     with pytest.raises(CoterieError, match=r"train\.gradient_checkpointing"):
         Learner(TableModel(), train_config().model_copy(update={"gradient_checkpointing": True}))
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("budget", [1, 16384])
+def test_logprobs_of_text_that_was_not_sampled(packed, budget):
+    """Of each row, in the order of the rows, whatever the micro-batches; by the model's own logits. And nothing is left behind."""
+    config = train_config(tokens_per_micro_batch=budget).model_copy(update={"gradient_checkpointing": packed})
+    learner = Learner(lora_learner(config).model, config, packed=packed)
+    learner.step(ragged_rows())
+    found = learner.logprobs(ragged_rows())
+    for one, logprobs in zip(ragged_rows(), found, strict=True):
+        assert logprobs == pytest.approx(full_logprobs(learner.model, one).tolist(), abs=2e-5)
+    assert all(p.grad is None for p in learner.model.parameters())
+    assert learner.logprobs([]) == []

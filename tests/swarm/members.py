@@ -8,10 +8,7 @@ from coterie.config import RunConfig
 from coterie.config.swarm import SwarmConfig
 from coterie.runs import RunFolder
 from coterie.swarm.exchange.base import Exchange
-from coterie.swarm.gate import Gate
-from coterie.swarm.identity import load_identity
-from coterie.swarm.node import Node
-from coterie.swarm.taskrefs import task_or_reason
+from coterie.swarm.node import Node, open_node
 
 
 def config(seed: int = 1, **train) -> RunConfig:
@@ -48,10 +45,7 @@ def member(
     make: Callable[[RunConfig], Stage] = assemble,
     **train,
 ) -> Node:
-    stage = make(config(seed, **train))
-    about, key = about or settings(), load_identity(folder / "node.pem")
-    gate = Gate(about.name, key.node, task_or_reason, stage.hall.grader, folder / "gate.sqlite")
-    return Node(stage, about, RunFolder(folder), key, exchange, gate, task_or_reason)
+    return open_node(make(config(seed, **train)), about or settings(), RunFolder(folder), exchange)
 
 
 def weights(node: Node) -> dict[str, list[float]]:

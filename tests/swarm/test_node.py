@@ -1,6 +1,8 @@
 """Nodes over one SQLite file: alone they are plain RL, together they learn from each other and from nobody else."""
 
 import json
+import subprocess
+import sys
 import time
 from dataclasses import replace
 
@@ -14,7 +16,7 @@ from coterie.runs import RunFolder
 from coterie.swarm.envelope import decode, encode
 from coterie.swarm.exchange.sqlite import SqliteExchange
 from coterie.swarm.foreign import question_of
-from coterie.swarm.identity import load_identity
+from coterie.swarm.pool import Pool
 from coterie.swarm.taskrefs import reference, task_or_reason
 from coterie.swarm.words import Envelope, Rollouts
 from coterie.tasks.pocket_specialties import specialty_tasks
@@ -154,6 +156,24 @@ def test_the_pool_ages_by_rounds_and_each_group_is_drawn_once(tmp_path, exchange
     assert [again.round()["swarm"]["external"] for _ in range(7)] == [1] * 6 + [0]
 
 
+def test_groups_that_teach_nothing_stay_out_of_the_pool_if_so_set(tmp_path, exchange):
+    """Of three groups one has two rewards. Weighted draws take what there is, too."""
+    for seq, task in enumerate(specialty_tasks(3, 1, seed=99).train):
+        share(exchange, EVE, seq, task, (f"Answer: {task.answer}", f"Answer: {'1000' if seq == 1 else task.answer}"))
+    found = {}
+    for only in (True, False):
+        node = member(tmp_path / str(only), exchange, settings(1, only_useful=only, drawn="weighted", share="none"))
+        found[only] = [node.round()["swarm"] for _ in range(2)]
+        assert (found[only][0]["admitted"], found[only][0]["useful"], found[only][0]["useful_share"]) == (
+            3,
+            1,
+            pytest.approx(1 / 3),
+        )
+    assert [one["external"] for one in found[True]] == [1, 0]
+    assert [one["external"] for one in found[False]] == [1, 1]
+    assert found[True][0]["foreign_reward"] == 0.5
+
+
 def feed(exchange, count, key=EVE, first=0, **changes):
     """Groups of pocket tasks from a node that does nothing but share; the first of its two answers is right."""
     for seq, task in enumerate(specialty_tasks(first + count, 1, seed=99).train[first:], start=first):
@@ -211,7 +231,11 @@ def test_a_resumed_node_is_the_same_node(tmp_path, exchange):
     assert again.identity.node == killed.identity.node
     again.run()
     assert weights(again) == weights(never)
+    assert again.state.drawn == never.state.drawn
+    assert len(again.state.drawn) == 4
     assert [e.seq for e in bodies(exchange, again.identity.node)] == [0, 1, 2, 3]
+    kept = Pool(tmp_path / "killed" / "pool.jsonl", 16, 99, 1)
+    assert [kept.harvest(round) is not None for round in range(5)] == [True] * 4 + [False], "nothing was glued to the torn line"
     texts = [decode(e.body)[0].rollouts for e in bodies(exchange, again.identity.node)]
     assert texts == [decode(e.body)[0].rollouts for e in bodies(other, never.identity.node)]
     figures = [
@@ -282,15 +306,13 @@ def test_an_exchange_that_began_anew_is_read_from_its_start(tmp_path):
 
 
 def test_numbers_pass_over_those_that_somebody_took(tmp_path, exchange):
-    node = load_identity(tmp_path / "a" / "node.pem").node
-    exchange.publish(node, 3, b"not mine")
-    member(tmp_path / "a", exchange).round()
-    assert [e.seq for e in bodies(exchange, node)] == [3, 4]
-    exchange.publish(node, 2**62, b"not mine either")
-    member(tmp_path / "a", exchange, steps=2).round()
-    one = member(tmp_path / "b", exchange)
-    one.round()
-    assert [e.seq for e in bodies(exchange, one.identity.node)] == [0]
+    """Else what this node sends is taken for the copy of what is there. And a number near the end of all leaves it as it was."""
+    node = member(tmp_path / "a", exchange)
+    exchange.publish(node.identity.node, 3, b"not mine")
+    node.round()
+    exchange.publish(node.identity.node, 2**62, b"not mine either")
+    node.round()
+    assert [e.seq for e in bodies(exchange)] == [3, 4, 2**62, 5]
 
 
 def test_what_cannot_work_is_refused_before_the_first_round(tmp_path, exchange):
@@ -301,3 +323,39 @@ def test_what_cannot_work_is_refused_before_the_first_round(tmp_path, exchange):
         member(tmp_path / "a", exchange, settings(2))
     with pytest.raises(CoterieError, match=r'tasks\.kind = "pocket" has no tasks that others could make again'):
         member(tmp_path / "b", exchange, make=lambda c: stage(c, tasks={"kind": "pocket", "train": 8, "held_out": 2}))
+
+
+@pytest.mark.slow
+def test_kill_9_in_the_middle_of_anything(tmp_path, exchange):
+    """The process is killed three times, wherever it is; in the end the weights are those of a node that never stopped."""
+    feed(exchange, 8)
+    other = SqliteExchange(tmp_path / "other.sqlite")
+    for one in bodies(exchange):
+        other.publish(one.node, one.seq, one.body)
+    about, steps = settings(1, max_age=24), 24
+    code = (
+        "import torch; torch.set_num_threads(1)\n"
+        "from pathlib import Path; from tests.swarm.members import *; from coterie.swarm.exchange.sqlite import SqliteExchange\n"
+        f"node = member(Path({str(tmp_path / 'killed')!r}), SqliteExchange({str(tmp_path / 'swarm.sqlite')!r}), "
+        f"settings(1, max_age=24), steps={steps})\n"
+        "node.run()\n"
+    )
+    metrics, seen = tmp_path / "killed" / "metrics.jsonl", 0
+    for _ in range(3):
+        process = subprocess.Popen([sys.executable, "-W", "ignore", "-c", code], stderr=subprocess.DEVNULL)
+        while process.poll() is None and len(read_lines(metrics)) < seen + 5:
+            time.sleep(0.02)
+        assert process.poll() is None, "it ended before it could be killed"
+        process.kill()
+        process.wait()
+        seen = len(read_lines(metrics))
+    again = member(tmp_path / "killed", exchange, about, steps=steps)
+    again.run()
+    never = member(tmp_path / "never", other, about, steps=steps)
+    never.run()
+    assert weights(again) == weights(never)
+    sent = [decode(e.body)[0].rollouts for e in bodies(exchange, again.identity.node)]
+    rounds = [one.round for one in sent]
+    assert rounds == sorted(set(rounds)), "no round was sent twice"
+    assert len(rounds) >= steps - 3
+    other.close()

@@ -95,8 +95,8 @@ class SwarmConfig(Config):
     GRPO (2503.20783) shows that this weighs tasks by their difficulty."""
     correction: Literal["none", "clipped"] = "none"
     """What the loss takes as old log-probabilities of foreign text. "none", as published: the node's own of this very step, so
-    every ratio begins at 1 and nothing is corrected. "clipped": the node's own of when it received the text, so that the clip bounds
-    how far text that has waited in the pool may be pushed on."""
+    every ratio begins at 1 and nothing is corrected. "clipped": the node's own of when it received the text, so that the clip
+    bounds how far text that has waited in the pool may be pushed on."""
     allowed: tuple[str, ...] | None = None
     """The keys (64 hex digits) that are let in; everybody when absent."""
     keep_seconds: Positive = 3600.0

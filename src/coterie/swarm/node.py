@@ -30,19 +30,17 @@ from coterie.swarm import sharing
 from coterie.swarm.exchange.base import Exchange
 from coterie.swarm.foreign import Foreign, as_group, divided
 from coterie.swarm.gate import Gate
-from coterie.swarm.identity import Identity
+from coterie.swarm.identity import Identity, load_identity
 from coterie.swarm.intake import Intake, as_harvest
 from coterie.swarm.outbox import Outbox, Sent
 from coterie.swarm.pool import Harvest, Pool
-from coterie.swarm.settings import check
+from coterie.swarm.settings import Regenerate, check, make_gate, regenerator
 from coterie.swarm.state import Played, State
 from coterie.swarm.taskrefs import reference
 from coterie.swarm.trouble import Trouble
 from coterie.swarm.words import Rollouts, TaskRef
 from coterie.train import Drawn, draw_episodes, play_metrics, tasks_at
 from coterie.types import Group, Row, Task
-
-Regenerate = Callable[[TaskRef], Task | str | None]
 
 
 class Node:
@@ -62,7 +60,7 @@ class Node:
         self.stage, self.settings, self.folder, self.identity = stage, settings, folder, identity
         self.policy = sharing.policy_of(settings.external)
         check(stage, settings, self.policy)
-        self._exchange, self._gate, self._regenerate, self._clock = exchange, gate, regenerate, clock
+        self._exchange, self.gate, self._regenerate, self._clock = exchange, gate, regenerate, clock
         self.trouble = Trouble()
         """Of this process, the exchange's."""
         self.learner = Learner(stage.model, stage.config.train, seed=stage.config.seed)
@@ -244,7 +242,7 @@ class Node:
             self.pool.add(self._intake.harvest(state.round, self.pool.cursor))
         candidates = self.pool.open(state.round, state.drawn)
         nodes = [group.node for _, group in candidates]
-        shares = self._gate.shares(nodes) if nodes and settings.drawn == "weighted" and settings.source == "others" else None
+        shares = self.gate.shares(nodes) if nodes and settings.drawn == "weighted" and settings.source == "others" else None
         rng = stream(self.stage.config.seed, "swarm-draw", state.round)
         chosen = [candidates[i] for i in sharing.draw(count, len(candidates), shares, rng)]
         for key, _ in chosen:
@@ -276,6 +274,16 @@ class Node:
     def _with_logprobs(self, rows: Sequence[Row]) -> list[Row]:
         found = self.learner.logprobs(rows)
         return [replace(row, logprobs=logprobs) for row, logprobs in zip(rows, found, strict=True)]
+
+
+def open_node(
+    stage: Stage, settings: SwarmConfig, folder: RunFolder, exchange: Exchange, clock: Callable[[], float] = time.time
+) -> Node:
+    """A node that lives in a folder (hold `folder.locked()`: two that share it would send under the same numbers), as it was when
+    its process ended: key `node.pem`, gate, pool, outbox, checkpoints. Close its `gate` in the end."""
+    identity, regenerate = load_identity(folder.path / "node.pem"), regenerator(stage)
+    gate = make_gate(stage, settings, folder.path, identity.node, regenerate, clock)
+    return Node(stage, settings, folder, identity, exchange, gate, regenerate, clock)
 
 
 def _rows(groups: Sequence[Group], credits: Sequence[Advantages]) -> list[Row]:

@@ -1,11 +1,20 @@
-"""What settings a node refuses, before its first round."""
+"""From settings to what a node is made of, and what is refused before its first round."""
+
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
 
 from coterie.assemble import Stage
 from coterie.config.swarm import SwarmConfig
 from coterie.swarm.foreign import question_of
+from coterie.swarm.gate import Gate, Limits
 from coterie.swarm.sharing import Policy
-from coterie.swarm.taskrefs import reference
-from coterie.types import CoterieError
+from coterie.swarm.taskrefs import RELEASED, accepted, reference, task_or_reason
+from coterie.swarm.words import NodeId, TaskRef
+from coterie.types import CoterieError, Task
+
+Regenerate = Callable[[TaskRef], Task | str | None]
 
 
 def check(stage: Stage, settings: SwarmConfig, policy: Policy) -> None:
@@ -24,3 +33,21 @@ def check(stage: Stage, settings: SwarmConfig, policy: Policy) -> None:
             f'tasks.kind = "{config.tasks.kind}" has no tasks that others could make again; use "reasoning_gym" or '
             '"pocket_specialties", or set swarm.share = "none"'
         )
+
+
+def regenerator(stage: Stage) -> Regenerate:
+    """Makes the tasks that the node accepts from others: those of its own settings, and the published ones of the libraries that
+    its own come from, since its grader can judge these. With no reference of its own it takes all that are published."""
+    own = accepted(stage.tasks.train)
+    libraries = {source.partition("/")[0] for source, _ in own}
+    published = {pair for pair in RELEASED if not own or pair[0].partition("/")[0] in libraries}
+    return partial(task_or_reason, accept=frozenset({*own, *published}))
+
+
+def make_gate(
+    stage: Stage, settings: SwarmConfig, folder: Path, own: NodeId, regenerate: Regenerate, clock: Callable[[], float] = time.time
+) -> Gate:
+    """The node's gate, whose memory is in its folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    limits = Limits(max_age=settings.keep_seconds)
+    return Gate(settings.name, own, regenerate, stage.hall.grader, folder / "gate.sqlite", settings.allowed, limits, clock)
