@@ -13,8 +13,8 @@ from coterie.types import BASE, CoterieError, Episode, Player, Seat
 
 class Cast(Interface):
     def players(self, seats: tuple[Seat, ...], index: int, noise: tuple[str | int, ...] = ()) -> Mapping[Seat, Player]:
-        """The player of each seat in episode `index` of a group. `noise` names the task: what a cast draws by chance, it draws from a
-        stream of that name, once for all episodes of the group."""
+        """The player of each seat in episode `index` of a group. `noise` names the task: what a cast draws by chance, it draws from
+        a stream of that name, once for all episodes of the group."""
         ...
 
     @property

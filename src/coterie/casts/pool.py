@@ -8,8 +8,8 @@ lost together. There the hardest opponent teaches most; here the worst team-mate
 with failure. So no member is drawn less than `LEAST` times as often as one that always fails, and "uniform" is the default.
 A member not met yet counts as one that fails.
 
-Which episodes have a guest depends on the index alone; which seat it takes, on the task's place in the step; which member it is, on a
-stream named by the task and on the results up to the step before. So all guests of a task's group are one member in one seat, and
+Which episodes have a guest depends on the index alone; which seat it takes, on the task's place in the step; which member it is, on
+a stream named by the task and on the results up to the step before. So all guests of a task's group are one member in one seat, and
 have each other to be compared with. Results are state, and kept in checkpoints.
 """
 
