@@ -98,11 +98,11 @@ def learning_curves(
     FigureCanvasAgg(figure)
     labels = 0.015 + 0.0088 * max((len(_short(arm)) for arm in curves), default=0)  # room for arm names right of the curves
     panel = min(0.45, 0.06 + 0.085 * len(held_out)) if held_out else 0.0
-    left = figure.add_axes((0.055, 0.17, 0.93 - labels - panel, 0.66))
+    left = figure.add_axes((0.055, 0.17, 0.93 - labels - panel, 0.63))
     top = _draw_curves(left, curves, colours, window)
     panels = [left]
     if held_out:
-        right = figure.add_axes((0.985 - panel, 0.17, panel, 0.66))
+        right = figure.add_axes((0.985 - panel, 0.17, panel, 0.63))
         top = max(top, _draw_held_out(right, held_out, untrained or {}, colours))
         panels.append(right)
     limit = min(1.02, 1.08 * top) if top <= 1 else 1.08 * top
@@ -115,8 +115,8 @@ def learning_curves(
     left.set_xlabel("training step", fontsize=11)
     left.xaxis.set_major_locator(MaxNLocator(integer=True))
     left.set_title(f"{metric} while training", loc="left", fontsize=11, color="#333333")
-    figure.text(0.055, 0.935, _plain(title), fontsize=16, fontweight="bold")
-    figure.text(0.055, 0.897, _plain(subtitle), fontsize=11, color="#333333")
+    figure.text(0.055, 0.945, _plain(title), fontsize=16, fontweight="bold")
+    figure.text(0.055, 0.932, _plain("\n".join(wrap(subtitle, 145))), fontsize=11, color="#333333", verticalalignment="top")
     figure.text(0.055, 0.035, _caption(curves, held_out, window, model, note), fontsize=10, color="#555555")
     path = Path(path_png)
     path.parent.mkdir(parents=True, exist_ok=True)
