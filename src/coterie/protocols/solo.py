@@ -5,6 +5,7 @@ The baseline of every way of talking (team-talk of whilehq/whileai-sdk, plain ar
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 from coterie.protocols.base import Protocol, Table
 from coterie.protocols.pages import Page, pocket_page
@@ -19,22 +20,21 @@ PLAIN = Page(
 
 WORDINGS = {"plain": PLAIN, "pocket": pocket_page("Answer:")}
 
-SEAT: Seat = "solo"
-
 
 @dataclass(frozen=True, slots=True)
 class Solo(Protocol):
     """`final_tokens` caps the answer."""
 
+    seat: ClassVar[Seat] = "solo"
     final_tokens: int
     wording: Page
 
     @property
     def seats(self) -> tuple[Seat, ...]:
-        return (SEAT,)
+        return (self.seat,)
 
     async def play(self, task: Task, table: Table) -> None:
-        await table.say(SEAT, self.wording.view(task), max_tokens=self.final_tokens, final=True, heard=())
+        await table.say(self.seat, self.wording.view(task), max_tokens=self.final_tokens, final=True, heard=())
 
     def caps(self) -> Mapping[str, int]:
         return {"protocol.final_tokens": self.final_tokens}

@@ -9,10 +9,10 @@ Source: team-talk of whilehq/whileai-sdk, after Societies of Thought, arXiv:2601
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
-from coterie.protocols.base import Protocol, Table
 from coterie.protocols.pages import Page, pocket_page
+from coterie.protocols.solo import Solo
 from coterie.types import Episode, Seat, Task
 
 PLAIN = Page(
@@ -30,7 +30,6 @@ PLAIN = Page(
 WORDINGS = {"plain": PLAIN, "pocket": pocket_page("Solver, Checker, Lead. Answer:")}
 """The pocket model has never read these names, so that it must not be expected to speak in turns."""
 
-SEAT: Seat = "team"
 CHECKER = "Checker"
 
 _TURN = re.compile(r"^[ \t>#*_\-]*(Solver|Checker|Lead)[ \t]*[*_]*[ \t]*:", re.MULTILINE)
@@ -49,21 +48,10 @@ def talks(text: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Team(Protocol):
-    """`final_tokens` caps the whole reply."""
+class Team(Solo):
+    """One reply to the whole problem like `Solo`'s, but with the lines of several speakers; `final_tokens` caps all of it."""
 
-    final_tokens: int
-    wording: Page
-
-    @property
-    def seats(self) -> tuple[Seat, ...]:
-        return (SEAT,)
-
-    async def play(self, task: Task, table: Table) -> None:
-        await table.say(SEAT, self.wording.view(task), max_tokens=self.final_tokens, final=True, heard=())
-
-    def caps(self) -> Mapping[str, int]:
-        return {"protocol.final_tokens": self.final_tokens}
+    seat: ClassVar[Seat] = "team"
 
     def measures(self, episodes: Sequence[Episode], tasks: Mapping[str, Task]) -> dict[str, Any]:
         """talks: share of replies that are talk; turns: turns in a reply, mean."""
