@@ -18,6 +18,7 @@ from coterie.config.play import (
     SelfPlayConfig,
     TeamMeanConfig,
 )
+from coterie.config.swarm import SwarmConfig
 from coterie.config.tasks import GradingConfig, NumericGraderConfig, PocketTasksConfig, TasksConfig
 
 
@@ -64,6 +65,8 @@ class RunConfig(Config):
     sampling: SamplingConfig = SamplingConfig()
     train: TrainConfig = TrainConfig()
     evaluate: EvaluateConfig = EvaluateConfig()
+    swarm: SwarmConfig | None = None
+    """With it, a run is a swarm: several copies, each trained by itself, that learn from each other's rollouts."""
     plugins: tuple[PluginConfig, ...] = ()
 
     @model_validator(mode="after")

@@ -70,6 +70,13 @@ class SwarmConfig(Config):
 
     name: Annotated[str, Field(min_length=1, max_length=128)] = "swarm"
     """Which swarm; what is sent to another one is dropped."""
+    nodes: Count = 4
+    """How many nodes a run of `coterie run` has. `coterie swarm` starts one at a time."""
+    lockstep: bool = True
+    """In `coterie run`: one process plays a round of all nodes, then lets all of them learn, so that a run repeats to the bit. Else
+    every node is a process with a pace of its own, as in a real swarm."""
+    models: tuple[str, ...] = ()
+    """Models of the nodes of `coterie run`, in turn, where they differ; `model.path` for all when absent."""
     external: ExternalConfig = FixedExternalConfig()
     fill: bool = False
     """Where fewer than J foreign groups can be drawn, play own ones in their place. They are then drawn before the round's own
