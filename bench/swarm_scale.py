@@ -20,6 +20,7 @@ ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(ROOT / "src")]
 
 from coterie.stats.intervals import t_interval
+from coterie.swarm.gate.reputation import MOST
 from coterie.swarm.gate.words import Limits
 from coterie.swarm.simulate.bad import BadNodes, Kind, effective_nodes, play, useful_share
 from coterie.swarm.simulate.sharing import Sharing, hub_count, shard_count
@@ -147,7 +148,7 @@ def draws() -> list[Row]:
 
 
 def most() -> list[Row]:
-    """The gate with a bound on what one node may be of a draw, and how fast things spread if draws come from so few nodes."""
+    """The gate with other bounds on what one node may be of a draw, and how fast things spread if draws come from so few nodes."""
     rows, sharing = [], announcing(1000)
     for bound in (1.0, 1 / 4, 1 / 8, 1 / 16):
         cases: dict[str, tuple[float, Kind]] = {
@@ -303,7 +304,7 @@ def most_table(rows: list[Row]) -> str:
         head,
         [
             [
-                f"1/{1 / r['most']:.0f}" if r["most"] < 1 else "no bound (the gate)",
+                "no bound" if r["most"] == 1 else f"1/{1 / r['most']:.0f}" + (" (the gate)" if r["most"] == MOST else ""),
                 *(ranged(r[kind][when]) for when in ("hour", "day") for kind in KINDS),
                 few(r["none"]["nodes_drawn"]),
                 ranged(r["half"]),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ValidationError
 
 from coterie.config import RunConfig
+from coterie.config.learn import BUILT_IN
 from coterie.config_errors import describe
 from coterie.kinds import load_plugins, run_config
 from coterie.recipe import load_recipe, merge, parse_overrides
@@ -34,7 +35,7 @@ def assemble_here(config: RunConfig) -> "Stage":
     be_quiet()
     warnings.simplefilter("ignore", FutureWarning)  # of the libraries
 
-    if config.model.path == "pocket":
+    if config.model.path in BUILT_IN:
         torch.set_num_threads(1)
     return assemble(config)
 
@@ -48,7 +49,10 @@ def trained_stage(folder: RunFolder, config: RunConfig) -> tuple["Stage", int]:
     if found is None and config.train.steps:
         raise CoterieError(f"{folder.path}: holds no checkpoint yet; go on with the run first (coterie run … --resume)")
     stage = assemble_here(config)
-    step = checkpoint.load(found, Learner(stage.model, config.train, seed=config.seed))["step"] if found else 0
+    learner = Learner(stage.model, config.train, seed=config.seed)
+    if found:
+        checkpoint.load(found, learner)
+    step = learner.step_index  # of a swarm's node: its rounds
     stage.engine.refresh(step)
     return stage, step
 
@@ -70,7 +74,7 @@ def with_settings(folder: RunFolder, sets: Sequence[str], plugins: Sequence[Path
 
 def evaluate_again(path: Path, sets: Sequence[str], name: str, plugins: Sequence[Path] = ()) -> tuple[dict[str, Any], Path]:
     """Score the latest checkpoint with changed settings; writes evaluations/NAME.json and refuses to overwrite one."""
-    from coterie.worker import score_run
+    from coterie.scoring import score_run
 
     folder = RunFolder(path)
     if not name.replace("-", "").replace("_", "").isalnum():

@@ -105,7 +105,10 @@ def _wording(config: Any, about: About) -> str:
 def _solo(config: p.SoloConfig, about: About) -> Any:
     from coterie.protocols.solo import WORDINGS, Solo
 
-    return Solo(config.final_tokens, WORDINGS[_wording(config, about)])
+    wording = _wording(config, about)
+    if config.wording == "auto" and wording == "plain" and about.run.tasks.kind == "reasoning_gym":
+        wording = "tagged"
+    return Solo(config.final_tokens, WORDINGS[wording])
 
 
 def _team(config: p.TeamConfig, about: About) -> Any:

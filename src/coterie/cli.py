@@ -1,5 +1,5 @@
-"""The command line: `coterie run`, `explain`, `eval`, `compare`, `crossplay`, `chat`, `recipes`, `settings`. Mistakes in what was
-given exit with 2."""
+"""The command line: `coterie run`, `explain`, `eval`, `compare`, `crossplay`, `chat`, `recipes`, `settings`; `swarm` is in
+`cli_swarm`. Mistakes in what was given exit with 2."""
 
 import os
 import signal
@@ -14,6 +14,7 @@ from rich.padding import Padding
 from rich.text import Text
 
 from coterie import __version__
+from coterie.cli_swarm import swarm
 from coterie.types import CoterieError
 
 app = App(
@@ -23,6 +24,7 @@ app = App(
     help="Train small groups of language models to work together, and say honestly whether it worked. Begin with "
     "`coterie recipes`; `coterie run RECIPE --smoke` tries one in about a minute.",
 )
+app.command(swarm)
 console = Console(highlight=False)
 errors = Console(stderr=True, highlight=False)
 

@@ -91,7 +91,7 @@ def score_pairs(config: RunConfig, seeds: Sequence[int], episodes: int, tasks: i
         "recipe": config.recipe,
         "profile": config.profile,
         "arm": config.arm,
-        "model": config.model.path if config.model.path == "pocket" else Path(config.model.path).name,
+        "model": Path(config.model.path).name,
         "seeds": list(seeds),
         "players": players,
         "rows": row_name,

@@ -94,7 +94,12 @@ def prepare(experiment: Experiment, resume: bool) -> list[Job]:
     check_folder(experiment)
     todo = [job for job in experiment.jobs if not job.folder.finished]
     for job in {job.arm: job for job in todo}.values():  # the last of each arm: one that trains, which meets partners, comes last
-        write_script(job.config)
+        if job.config.swarm is None:
+            write_script(job.config)
+        else:
+            from coterie.swarm.settings import check_run
+
+            check_run(job.config)
     for job in todo:
         job.folder.create(job.config)
     return todo
@@ -132,6 +137,7 @@ def summarise(recipe: Recipe, folder: Path) -> dict[str, Any]:
         changes={name: arm.change for name, arm in file.arms.items()},
         min_effect=file.min_effect,
         metrics=file.metrics,
+        also_against=file.also_against,
     )
 
 

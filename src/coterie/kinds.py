@@ -27,6 +27,7 @@ from typing import Annotated, Any, Literal, Union
 from pydantic import Field, create_model
 
 from coterie.config.base import Config
+from coterie.config.learn import BUILT_IN
 from coterie.config.run import EvaluateConfig, RunConfig
 from coterie.types import CoterieError
 
@@ -48,8 +49,8 @@ class About:
 
     @property
     def pocket(self) -> bool:
-        """Whether the built-in model plays, which knows one form of prompt only."""
-        return self.run.model.path == "pocket"
+        """Whether a built-in model plays, which knows one form of prompt only."""
+        return self.run.model.path in BUILT_IN
 
 
 @dataclass(frozen=True, slots=True)

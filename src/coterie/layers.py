@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from coterie.config import Config
+from coterie.config.learn import BUILT_IN
 from coterie.config_errors import models_in
 from coterie.kinds import run_config
 from coterie.types import CoterieError
@@ -95,7 +96,7 @@ def _beside(given: Any, folder: Path, needed: bool) -> Any:
     if not isinstance(given, str) or Path(given).expanduser().is_absolute() or given.startswith("~"):
         return given
     path = folder / given
-    return str(path.resolve()) if needed or (given not in ("pocket", "base") and path.exists()) else given
+    return str(path.resolve()) if needed or (given not in (*BUILT_IN, "base") and path.exists()) else given
 
 
 def leaves(settings: Mapping[str, Any], prefix: str = "") -> list[str]:

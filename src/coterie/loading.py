@@ -7,16 +7,15 @@ from typing import Any
 import torch
 
 from coterie.config import ModelConfig
-from coterie.pocket import MODEL_DIR
+from coterie.config.learn import BUILT_IN
+from coterie.pocket import MODELS
 from coterie.tokens import ChatTokenizer, load_tokenizer
 from coterie.types import CoterieError
 
-POCKET = "pocket"
-
 
 def source_of(path: str) -> str:
-    """Where a model's files are: "pocket" names the one that ships with the package."""
-    return str(MODEL_DIR) if path == POCKET else path
+    """Where a model's files are: the built-in ones lie in the package."""
+    return str(MODELS[path]) if path in BUILT_IN else path
 
 
 def device_of(config: ModelConfig) -> torch.device:

@@ -15,6 +15,7 @@ from typing import Annotated, Any
 from pydantic import Field, ValidationError
 
 from coterie.config import Config, RunConfig
+from coterie.config.learn import BUILT_IN
 from coterie.config_errors import describe, locate, meant
 from coterie.kinds import load_plugins, run_config
 from coterie.layers import Settings, beside, leaves, merge, parse_overrides
@@ -37,6 +38,9 @@ __all__ = [
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.+-]*$")]
 """Arms and profiles name files, so they hold letters, digits and _ . + - only."""
+
+
+Metric = Annotated[str, Field(pattern=r"^(score|cross_play|also\..+|swarm\.(training_)?reward)$")]
 
 
 class ArmFile(Config):
@@ -74,8 +78,11 @@ class RecipeFile(Config):
     settings: Settings = Field(default_factory=dict)
     arms: dict[Name, ArmFile] = Field(min_length=1)
     profiles: dict[Name, ProfileFile] = Field(min_length=1)
-    metrics: tuple[Annotated[str, Field(pattern=r"^(score|cross_play|also\..+)$")], ...] = Field(default=("score",), min_length=1)
-    """What arms are compared by: "score", "cross_play" (with strangers in the other seats), "also.NAME" (another protocol)."""
+    metrics: tuple[Metric, ...] = Field(default=("score",), min_length=1)
+    """What arms are compared by: "score", "cross_play" (with strangers in the other seats), "also.NAME" (another protocol),
+    "swarm.reward" (of own fresh questions, over all rounds), "swarm.training_reward" (of all that was learned from)."""
+    also_against: dict[Name, tuple[Name, ...]] = Field(default_factory=dict)
+    """Further comparisons: by an arm that is not the baseline, the arms that are held against it too."""
     min_effect: float = 0.05
     """The smallest difference in score that the question is about."""
 
@@ -138,6 +145,9 @@ def _check_names(recipe: Recipe) -> None:
     file = recipe.file
     if file.baseline not in file.arms:
         raise CoterieError(f"{recipe.path}: baseline = {file.baseline} is not an arm{meant(file.baseline, file.arms)}")
+    for arm in (name for pair in file.also_against.items() for name in (pair[0], *pair[1])):
+        if arm not in file.arms:
+            raise CoterieError(f"{recipe.path}: also_against names {arm}, which is not an arm{meant(arm, file.arms)}")
     named = [file.profile, *((file.other_models.cpu, file.other_models.cuda) if file.other_models else ())]
     for profile in named:
         if profile not in file.profiles:
@@ -153,7 +163,7 @@ def choose_profile(recipe: Recipe, profile: str | None, model: str | None, cuda:
                 f"recipe {recipe.name} has no profile {profile}; it has {', '.join(file.profiles)}{meant(profile, file.profiles)}"
             )
         return profile
-    if model in (None, "pocket") or file.other_models is None:
+    if model in (None, *BUILT_IN) or file.other_models is None:
         return file.profile
     return file.other_models.cuda if cuda else file.other_models.cpu
 
@@ -197,7 +207,7 @@ def _absolute(config: RunConfig) -> RunConfig:
         if isinstance(given, tuple):
             return tuple(place(one) for one in given)
         here = Path(given).expanduser()
-        return str(here.resolve()) if given not in ("pocket", "base") and here.exists() else given
+        return str(here.resolve()) if given not in (*BUILT_IN, "base") and here.exists() else given
 
     def fix(part: Any, *names: str) -> Any:
         return part.model_copy(update={n: place(v) for n in names if (v := getattr(part, n, None))})
@@ -208,6 +218,7 @@ def _absolute(config: RunConfig) -> RunConfig:
             "tasks": fix(config.tasks, "path", "held_out_path"),
             "cast": fix(config.cast, "partner", "partners"),
             "evaluate": fix(config.evaluate, "partners"),
+            "swarm": fix(config.swarm, "models") if config.swarm else None,
         }
     )
 

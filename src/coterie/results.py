@@ -124,9 +124,10 @@ def gather(
     changes: dict[str, str],
     min_effect: float,
     metrics: Sequence[str] = ("score",),
+    also_against: Mapping[str, Sequence[str]] | None = None,
 ) -> dict[str, Any]:
     """One JSON-ready summary of all runs of a recipe; `report` documents what it reads from it. `metrics` are what the arms are
-    compared by (see `metric_of`)."""
+    compared by (see `metric_of`): every arm with the baseline, and what `also_against` names with another arm."""
     arms: dict[str, Any] = {}
     order = [name for name in changes if any(r["arm"] == name for r in trained)]
     for arm in order + sorted({r["arm"] for r in trained} - set(order)):
@@ -142,6 +143,7 @@ def gather(
                     cast: {"score": of["score"], "measures": of["measures"]} for cast, of in record["cross_play"].items()
                 },
                 "also": {name: {"score": of["score"], "measures": of["measures"]} for name, of in record.get("also", {}).items()},
+                **({"swarm": record["swarm"], "specialties": record["specialties"]} if record.get("swarm") else {}),
                 "before": {"score": before["score"], "measures": before["measures"]} if before else None,
             }
         arms[arm] = {"change": changes.get(arm, ""), "seeds": seeds}
@@ -156,7 +158,12 @@ def gather(
         "sampling": some["sampling"],
         "baseline": baseline,
         "arms": arms,
-        "comparisons": [row for metric in metrics for row in comparisons(arms, baseline, min_effect, metric)],
+        "comparisons": [
+            row
+            for metric in metrics
+            for reference, others in ((baseline, None), *(also_against or {}).items())
+            for row in comparisons(arms, reference, min_effect, metric, others)
+        ],
         "versions": some.get("versions", versions()),
         "machine": some.get("machine"),
     }
@@ -164,24 +171,29 @@ def gather(
 
 def metric_of(run: Mapping[str, Any], metric: str) -> float | None:
     """A run's value of a metric: "score" (held-out team reward), "cross_play" (the mean score of the trained copy with strangers in
-    the other seats), or "also.NAME" (the score under another protocol). None where the run does not have it."""
+    the other seats), "also.NAME" (the score under another protocol), or "swarm.NAME" (see `swarm.summary`). None where the run does
+    not have it."""
     if metric == "cross_play":
         scores = [of["score"] for of in (run.get("cross_play") or {}).values()]
         return sum(scores) / len(scores) if scores and None not in scores else None
     if metric.startswith("also."):
         return ((run.get("also") or {}).get(metric.removeprefix("also.")) or {}).get("score")
+    if metric.startswith("swarm."):
+        return (run.get("swarm") or {}).get(metric.removeprefix("swarm."))
     return run.get("score")
 
 
-def comparisons(arms: dict[str, Any], baseline: str, min_effect: float, metric: str = "score") -> list[dict[str, Any]]:
-    """Every arm against the baseline, by a metric over the seeds."""
+def comparisons(
+    arms: dict[str, Any], baseline: str, min_effect: float, metric: str = "score", others: Sequence[str] | None = None
+) -> list[dict[str, Any]]:
+    """Every arm, or those named by `others`, against the baseline, by a metric over the seeds."""
     scores = {
         arm: {int(seed): value for seed, run in of["seeds"].items() if (value := metric_of(run, metric)) is not None}
         for arm, of in arms.items()
     }
     rows = []
     for arm, of_arm in scores.items():
-        if arm != baseline and scores.get(baseline) and of_arm:
+        if arm != baseline and (others is None or arm in others) and scores.get(baseline) and of_arm:
             found = compare(scores[baseline], of_arm, min_effect=min_effect)
             if metric == "score":
                 row = _with_start(as_row(found, arm, baseline), _untrained(arms[arm]), _untrained(arms[baseline]))

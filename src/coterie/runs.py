@@ -13,6 +13,7 @@ import fcntl
 import importlib.metadata
 import os
 import platform
+import time
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -108,6 +109,13 @@ class RunFolder:
     def set_state(self, **changes: Any) -> None:
         state = read_json(self.state_file) if self.state_file.is_file() else {}
         write_json(self.state_file, {**state, **changes})
+
+
+def end_with(launcher: int) -> None:
+    """End this process when its launcher is gone, however that ended; a run loses nothing by being killed."""
+    while os.getppid() == launcher:
+        time.sleep(0.5)
+    os._exit(1)
 
 
 def versions() -> dict[str, str]:

@@ -14,6 +14,7 @@ from typing import Any
 from rich.console import Console
 
 from coterie.config import RunConfig
+from coterie.config.learn import BUILT_IN
 from coterie.experiment import Experiment, plan
 from coterie.layers import leaves, parse_overrides
 from coterie.recipe import Recipe, resolve
@@ -21,7 +22,8 @@ from coterie.records import read_json, read_lines
 from coterie.types import CoterieError
 
 STEPS = 2
-SIZES = {
+NODES = 2
+SIZES: dict[str, dict[str, int]] = {
     "train": {"steps": STEPS, "tasks_per_step": 2, "checkpoint_every": STEPS},
     "tasks": {"train": 16, "held_out": 4},
     "evaluate": {"episodes": 1},
@@ -53,14 +55,18 @@ def small(config: RunConfig) -> RunConfig:
     changed: dict[str, Any] = {"model": config.model.model_copy(update={"device": "cpu"})}
     for table, sizes in SIZES.items():
         of = getattr(config, table)
+        if table == "train" and config.swarm:  # a round must hold own groups and others'
+            sizes = {key: size for key, size in sizes.items() if key != "tasks_per_step"}
         fitting = {key: min(size, now) for key, size in sizes.items() if isinstance(now := getattr(of, key, None), int)}
         changed[table] = of.model_copy(update=fitting)
+    if config.swarm:
+        changed["swarm"] = config.swarm.model_copy(update={"nodes": min(NODES, config.swarm.nodes)})
     return config.model_copy(update=changed)
 
 
 def _pocket_profile(recipe: Recipe) -> str:
     for profile in sorted(recipe.file.profiles, key=lambda name: name != "pocket"):
-        if resolve(recipe, profile=profile, arm=recipe.file.baseline, seed=0, overrides={}).model.path == "pocket":
+        if resolve(recipe, profile=profile, arm=recipe.file.baseline, seed=0, overrides={}).model.path in BUILT_IN:
             return profile
     raise CoterieError(
         f"--smoke plays the built-in model, and recipe {recipe.name} has no profile with model.path = pocket; add one, "

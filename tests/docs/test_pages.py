@@ -10,7 +10,7 @@ import pytest
 from tests.commands import cli, fresh_kinds, here, tiny  # noqa: F401 (fixtures)
 
 DOCS = Path(__file__).parents[2] / "docs"
-PAGES = ("write-a-protocol", "write-a-credit-rule", "bring-your-own-tasks")
+PAGES = ("write-a-protocol", "write-a-credit-rule", "bring-your-own-tasks", "swarm")
 _FENCE = re.compile(r'^```(\w+)(?: title="([^"]+)")?\n(.*?)^```$', re.MULTILINE | re.DOTALL)
 
 
@@ -27,7 +27,7 @@ def blocks(page: str) -> list[tuple[str, str, str]]:
 @pytest.mark.usefixtures("here", "fresh_kinds", "tiny")
 def test_a_page_works(cli, tmp_path, monkeypatch, page):  # noqa: F811
     """A block with a title is that file. Other python is run, in one namespace a page; every line of sh is a coterie command that
-    must succeed; toml without a title is an excerpt."""
+    must succeed; toml without a title is an excerpt, and text is shown only: it needs other machines."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
     names = {"__name__": "page"}
@@ -44,7 +44,7 @@ def test_a_page_works(cli, tmp_path, monkeypatch, page):  # noqa: F811
                 code, said = cli(*words)
                 assert code == 0, f"{line}\n{said}"
         else:
-            assert language == "toml", f"{page}.md: nobody runs a block of {language}"
+            assert language in ("toml", "text"), f"{page}.md: nobody runs a block of {language}"
     for module in {file.removesuffix(".py") for _, file, _ in blocks(page)} & (set(sys.modules) - before):
         del sys.modules[module]
 

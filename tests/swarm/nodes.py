@@ -22,8 +22,8 @@ ME, ANN, BOB, EVE = (identity(number) for number in range(1, 5))
 
 
 def regenerate(ref: TaskRef) -> Task | None:
-    """The task with this index of the source "sums", version 1. The right answer is always 7."""
-    if (ref.source, ref.version) != ("sums", "1"):
+    """The task with this index of the source "sums", version 1, without settings. The right answer is always 7."""
+    if (ref.source, ref.version, ref.config) != ("sums", "1", "{}"):
         return None
     return Task(id=f"sums-{ref.index}", question=f"What is {ref.index} + 7 - {ref.index}?", answer="7", ask="?")
 

@@ -9,9 +9,12 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from coterie.swarm.envelope import MAX_BYTES, MAX_COMPLETIONS, Malformed, decode, encode
+from coterie.swarm.envelope import MAX_BYTES, MAX_COMPLETIONS, Malformed, decode, encode, genuine
+from coterie.swarm.exchange.sqlite import SqliteExchange
+from coterie.swarm.gate import Limits
 from coterie.swarm.identity import verify
 from coterie.swarm.words import Envelope, Rollouts, TaskRef
+from coterie.types import CoterieError
 from tests.swarm.nodes import ANN, BOB, envelope, rollouts
 
 SIGNED = (
@@ -211,3 +214,27 @@ def test_what_receivers_would_refuse_is_not_sent():
         encode(envelope(shared=rollouts(0, ("é" * 100_000, "é" * 100_000))), ANN)
     with pytest.raises(Malformed, match="'time'"):
         encode(envelope(time=math.nan), ANN)
+
+
+def test_genuine_is_its_author_s_and_under_its_own_number():
+    body = encode(envelope(ANN, 3), ANN)
+    assert genuine(ANN.node, 3, body)
+    assert not genuine(ANN.node, 4, body)
+    assert not genuine(BOB.node, 3, body)
+    assert not genuine(ANN.node, 3, body[:-1] + (b"0" if body[-1:] != b"0" else b"1"))
+    assert not genuine(ANN.node, 3, b"rubbish")
+
+
+def test_the_largest_envelope_goes_through_an_exchange_and_one_byte_more_through_neither(tmp_path):
+    """One limit for all. Breaks when the exchange's is another: it would carry what every gate drops, or refuse what is valid."""
+    empty = len(encode(envelope(shared=rollouts(0, ("", "7"))), ANN))
+    exchange = SqliteExchange(tmp_path / "x.sqlite")
+    body = encode(envelope(shared=rollouts(0, ("x" * (MAX_BYTES - empty), "7"))), ANN)
+    assert len(body) == MAX_BYTES
+    exchange.publish(ANN.node, 0, body)
+    assert exchange.draw(0, 1)[0].body == body
+    with pytest.raises(Malformed, match="more than the limit"):
+        encode(envelope(shared=rollouts(0, ("x" * (MAX_BYTES - empty + 1), "7"))), ANN)
+    with pytest.raises(CoterieError, match=f"{MAX_BYTES + 1} bytes is not between"):
+        exchange.publish(ANN.node, 1, body + b"x")
+    assert exchange.max_body == Limits().max_bytes

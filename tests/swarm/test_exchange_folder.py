@@ -5,10 +5,12 @@ import shutil
 
 import pytest
 
+from coterie.swarm.envelope import genuine
 from coterie.swarm.exchange import folder as module
 from coterie.swarm.exchange.folder import FolderExchange
 from coterie.swarm.exchange.sqlite import SqliteExchange
 from coterie.types import CoterieError
+from tests.swarm.nodes import ANN, EVE, received
 
 A, B = "a" * 64, "b" * 64
 
@@ -145,3 +147,31 @@ def test_a_folder_that_cannot_be_is_an_error_that_names_it(tmp_path):
     for path in (tmp_path / "file", tmp_path / "no" / "such"):
         with pytest.raises(CoterieError, match=f"cannot use {path}"):
             FolderExchange(path, tmp_path / "x.sqlite")
+
+
+def test_a_file_that_is_not_what_it_claims_leaves_no_trace(tmp_path):
+    """One of a stranger in A's name, far ahead. Breaks when the store is told before `accept` is asked."""
+    node = ANN.node
+    reader = FolderExchange(tmp_path / "shared", tmp_path / "b.sqlite", accept=genuine)
+    writer = FolderExchange(tmp_path / "shared", tmp_path / "a.sqlite")
+    (tmp_path / "shared" / node).mkdir()
+    (tmp_path / "shared" / node / f"{2**62:019d}.envelope").write_bytes(received(EVE, 0).body)
+    assert reader.draw(0, 9) == []
+    assert (reader.peers(), reader.store.newest_seq(node), reader.store.held()) == ([], -1, {})
+    writer.publish(node, 0, received(ANN, 0).body)
+    assert [(one.node, one.seq) for one in reader.draw(0, 9)] == [(node, 0)]
+    assert "1 files skipped" in reader.status()
+
+
+def test_a_file_of_a_stranger_in_ones_own_name_does_not_keep_back_what_waited(tmp_path):
+    """Breaks when the newest file in the node's folder is taken for its own: what was published while the disk was away would
+    never be written."""
+    a = FolderExchange(tmp_path / "shared", tmp_path / "a.sqlite")
+    (tmp_path / "shared").rename(tmp_path / "away")
+    a.publish(A, 0, b"zero")
+    (tmp_path / "away").rename(tmp_path / "shared")
+    (tmp_path / "shared" / A).mkdir()
+    (tmp_path / "shared" / A / f"{2**62:019d}.envelope").write_bytes(b"of a stranger")
+    a.publish(A, 1, b"one")
+    assert (tmp_path / "shared" / A / f"{0:019d}.envelope").read_bytes() == b"zero"
+    assert a.last_seq(A) == 1

@@ -10,10 +10,12 @@ import time
 
 import pytest
 
+from coterie.swarm.envelope import genuine
 from coterie.swarm.exchange.links import one_host
 from coterie.swarm.exchange.sqlite import SqliteExchange
 from coterie.swarm.exchange.zenoh import ZenohExchange
 from coterie.types import CoterieError
+from tests.swarm.nodes import ANN, EVE, received
 
 zenoh = pytest.importorskip("zenoh", reason="eclipse-zenoh is not installed: pip install 'coterie[swarm]'")
 pytestmark = pytest.mark.slow  # threads and sockets on a busy machine: a put that comes before its subscription is known is lost
@@ -354,3 +356,18 @@ def test_without_the_package_the_remedy_is_named(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "zenoh", None)
     with pytest.raises(CoterieError, match=r"pip install 'coterie\[swarm\]'"):
         ZenohExchange("test", A, tmp_path / "x.sqlite", **one_host(7447))
+
+
+def test_what_accept_refuses_leaves_no_trace(make):
+    """Breaks when the store is told before the check: a far number in A's name would then be its newest, and a pruned one."""
+    hub = make(B, listen=HUBS[:1], hubs=(), accept=genuine)
+    now = time.time()
+    forged = [
+        (ANN.node, 2**62, now, b"no envelope"),
+        (ANN.node, 9, now, received(EVE, 9).body),
+        (ANN.node, 8, now, received(ANN, 7).body),
+    ]
+    hub._take("received", [*forged, (EVE.node, 3, now, received(EVE, 3).body)])
+    assert [(peer.node, peer.envelopes) for peer in hub.peers()] == [(EVE.node, 1)]
+    assert (hub.store.newest_seq(ANN.node), hub.store.held()) == (-1, {EVE.node: (-1, {3})})
+    assert hub.counts["not accepted"] == 3

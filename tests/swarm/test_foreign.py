@@ -63,7 +63,7 @@ def test_what_does_not_fit_is_left_out_but_counts_in_the_baseline():
     assert [episode.index for episode in group.episodes] == [0, 2]
     assert [a for (a,) in team_mean(group)] == pytest.approx([-1 / 3, 2 / 3])
     narrow = replace(HALL, engine=ScriptedEngine(TOKENIZER, lambda request: ""))
-    narrow.engine.context_length = len(question_of(made(), HALL)[0]) + 3
+    narrow.engine.context_length = len(question_of(made(), HALL.protocol, HALL.tokenizer)[0]) + 3
     assert [e.index for e in as_group(foreign(("77", "777"), (0.0, 1.0)), made(), narrow).episodes] == [0]
 
 
@@ -104,6 +104,6 @@ def test_kept_logprobs_are_used():
 def test_a_talk_of_several_messages_cannot_be_shared():
     talk = replace(HALL, protocol=Chat(("A", "B"), 8, 8, True, PLAIN, "rebuilt"))
     with pytest.raises(CoterieError, match="answers of one message each"):
-        question_of(replace(made(), private={"A": ("One.",), "B": ("Two.",)}), talk)
+        question_of(replace(made(), private={"A": ("One.",), "B": ("Two.",)}), talk.protocol, talk.tokenizer)
     with pytest.raises(CoterieError, match="has no facts for seat A"):
-        question_of(made(), talk)
+        question_of(made(), talk.protocol, talk.tokenizer)

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,7 +17,7 @@ from coterie.swarm.gate.replay import WIDTH, Window
 from coterie.swarm.gate.reputation import KNOWN, NEW, NEWCOMERS, Reputation, shares
 from coterie.types import CoterieError
 from tests.fakes import EqualText, chat_tokenizer
-from tests.swarm.nodes import ANN, BOB, EVE, ME, NOW, Clock, counts, gate, received, regenerate, rollouts
+from tests.swarm.nodes import ANN, BOB, EVE, ME, NOW, Clock, as_received, counts, gate, identity, received, regenerate, rollouts
 
 LONG = "There are twelve apples, and five more make seventeen of them, number {}."
 
@@ -222,14 +223,65 @@ def test_reputation_by_hand():
     assert bad.weight(-HOUR, HOUR) == bad.weight(0, HOUR), "a clock that is set back undoes nothing"
 
 
-def test_a_thousand_fresh_keys_do_not_outweigh_a_known_node():
-    """Ann has ten groups, each key one. By weight alone the keys would have more than 99 in 100."""
-    sybils = [f"{number:064x}" for number in range(1000)]
-    nodes = [ANN.node] * 10 + sybils
-    drawn = shares(nodes, {ANN.node: 0.8, **dict.fromkeys(sybils, 0.1)}.__getitem__, {ANN.node}.__contains__)
+def of_nodes(known, fresh, weight=0.8):
+    """The share of each of `known` nodes with this weight and of so many new keys, with one group each."""
+    nodes = [f"known {n}" for n in range(known)] + [f"{n:064x}" for n in range(fresh)]
+    drawn = shares(nodes, lambda node: weight if node.startswith("known") else NEW, lambda node: node.startswith("known"))
     assert sum(drawn) == pytest.approx(1)
-    assert sum(drawn[10:]) == pytest.approx(NEWCOMERS)
-    assert drawn[:10] == pytest.approx([0.09] * 10)
+    return drawn[:known], drawn[known:]
+
+
+@pytest.mark.parametrize(("known", "fresh"), [(1, 0.5), (4, 0.5), (5, 3 / 8), (7, 1 / 8), (8, 0.1), (40, 0.1)])
+def test_a_thousand_fresh_keys_have_half_while_few_are_known_and_then_a_tenth(known, fresh):
+    """By weight alone they would have more than two thirds beside forty nodes, and nearly all beside one. What k nodes leave at
+    an eighth each is 1 - k/8."""
+    of_known, of_new = of_nodes(known, 1000)
+    assert sum(of_new) == pytest.approx(fresh)
+    assert of_known == pytest.approx([(1 - fresh) / known] * known)
+
+
+def test_more_groups_are_no_larger_share():
+    nodes = [ANN.node] * 10 + [BOB.node]
+    drawn = shares(nodes, {ANN.node: 0.2, BOB.node: 0.2}.__getitem__, lambda node: True)
+    assert drawn == pytest.approx([0.05] * 10 + [0.5])
+
+
+def test_a_lead_does_not_lock_in():
+    """One node of ten has nearly all the weight: an eighth, and the rest is shared in proportion. Of five nodes the bound is
+    2/5 - 1/8, and of eight nothing is left of a lead."""
+    weight = {"a": 100.0, "b": 2.0, **dict.fromkeys("cdefghij", 1.0)}
+    nodes = list("abcdefghij")
+    assert shares(nodes, weight.__getitem__, lambda node: True) == pytest.approx([0.125, 0.125, *[0.75 / 8] * 8])
+    weight["b"] = 1.1
+    assert shares(nodes, weight.__getitem__, lambda node: True) == pytest.approx([0.125, 0.875 * 1.1 / 9.1, *[0.875 / 9.1] * 8])
+    assert shares(list("acdef"), weight.__getitem__, lambda node: True) == pytest.approx([0.275, *[0.725 / 4] * 4])
+    assert shares(list("acdefghi"), weight.__getitem__, lambda node: True) == pytest.approx([0.125] * 8)
+
+
+@given(st.lists(st.tuples(st.floats(0.001, 1), st.booleans()), min_size=1, max_size=40))
+def test_shares_keep_their_bounds_whoever_is_there(about):
+    drawn = shares([str(n) for n in range(len(about))], lambda n: about[int(n)][0], lambda n: about[int(n)][1])
+    known = [share for share, (_, old) in zip(drawn, about, strict=True) if old]
+    assert sum(drawn) == pytest.approx(1)
+    assert all(share > 0 for share in drawn)
+    if len(known) >= 8:
+        assert max(known) <= 1 / 8 + 1e-9
+        assert sum(drawn) - sum(known) <= NEWCOMERS + 1e-9
+    if known:
+        assert sum(known) >= 0.5 - 1e-9
+
+
+def test_the_first_to_become_known_does_not_keep_the_draws():
+    """Ten alike, of which only the drawn are judged, as when announcing: 100 rounds of four draws, each of one group that teaches.
+    Without the bounds the two most drawn have more than half of them."""
+    rng, done, nodes = np.random.default_rng(0), dict.fromkeys(map(str, range(32)), Reputation()), list(map(str, range(32)))
+    counts = dict.fromkeys(nodes, 0)
+    for _ in range(100):
+        parts = shares(nodes, lambda n: done[n].weight(0, HOUR), lambda n: done[n].known(0, HOUR))
+        for node in rng.choice(nodes, size=4, replace=False, p=parts):
+            done[node] = done[node].after(0, HOUR, useful=1)
+            counts[node] += 1
+    assert sum(sorted(counts.values())[-2:]) < 0.35 * 400
 
 
 def test_shares_by_hand():
@@ -250,8 +302,83 @@ def test_weights_follow_what_the_gate_saw():
     assert door.weight(ANN.node) == pytest.approx((1 + 8) / 18)
     assert door.weight(BOB.node) == pytest.approx((1 + 2) / 18)
     assert door.weight(EVE.node) == pytest.approx(NEW)
-    # 1/2 and 1/6 are known, 0.1 is not and would be 13 in 100: it is kept to 10, and the 90 are shared 3 to 1.
-    assert door.shares([ANN.node, BOB.node, EVE.node]) == pytest.approx([0.675, 0.225, 0.1])
+    # 1/2, 1/6 and 1/10 of 23/30; two known nodes may be up to 7/8 each, and newcomers beside them up to a half.
+    assert door.shares([ANN.node, BOB.node, EVE.node]) == pytest.approx([15 / 23, 5 / 23, 3 / 23])
+
+
+# Places.
+
+
+@pytest.fixture
+def crowd(tmp_path):
+    """A gate of four places, one of them for newcomers, and its clock."""
+    clock, limits = Clock(), Limits(nodes=4, strangers_burst=100, strangers_per_second=0)
+    door = gate(tmp_path / "gate.sqlite", clock=clock, limits=limits)
+    return door, clock
+
+
+def test_new_keys_do_not_put_out_a_known_node_that_is_silent(crowd):
+    """Breaks when the longest silent goes: then 1,000 new keys between two of Ann's rounds make her a stranger, among strangers."""
+    door, clock = crowd
+    for seq in range(10):  # two more than it needs, since acts decay
+        assert isinstance(door.admit(received(ANN, seq)), Admitted)
+    for number in range(99):
+        clock.now += 1
+        assert isinstance(door.admit(received(identity(1000 + number), 0, rollouts(100 + number), time=clock.now)), Admitted)
+    assert reason(door.admit(received(identity(2000), 0))) == "quota", "strangers are heard no more"
+    assert isinstance(door.admit(received(ANN, 10, rollouts(50))), Admitted)
+
+
+def known_nodes(door, clock, numbers, groups=int(KNOWN) + 2):
+    """Keys with so many groups each; numbers begin at 10."""
+    for number in numbers:
+        for seq in range(groups):
+            clock.now += 1
+            one = received(identity(number), seq, rollouts(1000 * number + seq), time=clock.now)
+            assert isinstance(door.admit(one), Admitted)
+
+
+def test_beyond_three_quarters_the_least_useful_known_node_makes_room(crowd):
+    door, clock = crowd
+    known_nodes(door, clock, [10], groups=12)
+    known_nodes(door, clock, [11], groups=9)
+    known_nodes(door, clock, [12], groups=10)
+    known_nodes(door, clock, [13], groups=20)
+    assert all(door._known.get(identity(number).node) for number in (10, 11, 12, 13)), "there was room"
+    assert isinstance(door.admit(received(BOB, 0, rollouts(7), time=clock.now)), Admitted)
+    here = [number for number in (10, 11, 12, 13) if door._known.get(identity(number).node)]
+    assert here == [10, 12, 13], "a newcomer always has a place"
+    assert door._known.get(BOB.node)
+    assert isinstance(door.admit(received(EVE, 0, rollouts(8), time=clock.now)), Admitted)
+    assert (door._known.get(BOB.node), bool(door._known.get(EVE.node))) == (None, True), "newcomers make room for each other"
+
+
+def test_a_known_node_without_a_place_does_not_wait_among_strangers(crowd):
+    door, clock = crowd
+    known_nodes(door, clock, [10], groups=9)
+    known_nodes(door, clock, [11, 12, 13, 14], groups=20)
+    assert door._known.get(identity(10).node) is None
+    for number in range(200):
+        door.admit(as_received(f"{number:064x}", 0, b"rubbish"))
+    assert reason(door.admit(received(BOB, 0, time=clock.now))) == "quota"
+    assert isinstance(door.admit(received(identity(10), 9, rollouts(77), time=clock.now)), Admitted)
+
+
+def test_known_nodes_are_first_after_a_restart_and_their_reputation_is_not_pushed_out(tmp_path):
+    """Breaks when the newest have the places: a thousand keys, heard once, and a restart make all others strangers again."""
+    clock, limits = Clock(), Limits(nodes=2, max_age=100.0, strangers_burst=100, strangers_per_second=0)
+    path = tmp_path / "gate.sqlite"
+    door = gate(path, clock=clock, limits=limits)
+    known_nodes(door, clock, [10])
+    weight = door.weight(identity(10).node)
+    clock.now += 200
+    for number in range(5):
+        assert isinstance(door.admit(received(identity(20 + number), 0, rollouts(number), time=clock.now)), Admitted)
+    door.close()
+    again = gate(path, clock=clock, limits=limits)
+    assert again.weight(identity(10).node) == pytest.approx(weight, rel=0.1)
+    assert again._known.get(identity(10).node)
+    assert reason(again.admit(received(identity(10), 3, rollouts(10_003), time=clock.now))) == "replay"
 
 
 # Counters.

@@ -273,7 +273,7 @@ def record(node, waited, into):
     """The first half of a round, and the log-probabilities of a group just before the second."""
     played = node.play()
     task = task_or_reason(waited.rollouts.ref)
-    prompt, _ = question_of(task, node.stage.hall)
+    prompt, _ = question_of(task, node.stage.hall.protocol, node.stage.hall.tokenizer)
     into["logprobs"] = [exact_logprobs(node, prompt, text) for text in waited.rollouts.completions]
     return played
 

@@ -15,6 +15,7 @@ from scipy import stats
 from scipy.special import lambertw
 
 from coterie.swarm.gate.quota import Bucket
+from coterie.swarm.gate.reputation import capped
 from coterie.swarm.simulate import (
     BadNodes,
     Costs,
@@ -27,7 +28,7 @@ from coterie.swarm.simulate import (
     shard_count,
     useful_share,
 )
-from coterie.swarm.simulate.bad import Kind, capped, through
+from coterie.swarm.simulate.bad import Kind, through
 
 KINDS: tuple[Kind, ...] = ("false", "useless")
 ROOT = Path(__file__).parents[2]

@@ -26,9 +26,13 @@ class FullWeightsConfig(Config):
 AdapterConfig = Annotated[LoraConfig | FullWeightsConfig, Field(discriminator="kind")]
 
 
+BUILT_IN = ("pocket", "pocket-small")
+"""Models that ship with coterie, by the name that stands for their folder. All know one form of prompt only."""
+
+
 class ModelConfig(Config):
     path: str = "pocket"
-    """"pocket" (the built-in model), a folder in Hugging Face format, or a hub id."""
+    """"pocket" or "pocket-small" (built in), a folder in Hugging Face format, or a hub id."""
     dtype: Literal["auto", "float32", "bfloat16"] = "auto"
     """Precision of the base weights; "auto" is float32 on a CPU and bfloat16 on a GPU. Adapters are always float32."""
     device: Literal["auto", "cpu", "cuda"] = "auto"

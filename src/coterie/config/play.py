@@ -18,8 +18,9 @@ class SoloConfig(Config):
     kind: Literal["solo"]
     final_tokens: Count = 256
     """Cap of the answer, in tokens."""
-    wording: Wording = "auto"
-    """The words of the prompts; "auto": those that the built-in model knows when it plays, otherwise "plain"."""
+    wording: Literal["auto", "plain", "tagged", "pocket"] = "auto"
+    """The words of the prompts; "auto": those that the built-in model knows when it plays, otherwise "tagged" (the answer between
+    <answer> and </answer>) for tasks of reasoning-gym, and "plain" (in a box) for all others."""
 
 
 class TeamConfig(Config):

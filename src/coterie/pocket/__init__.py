@@ -7,3 +7,4 @@
 from pathlib import Path
 
 MODEL_DIR = Path(__file__).parent / "model"
+MODELS = {"pocket": MODEL_DIR, "pocket-small": Path(__file__).parent / "small"}

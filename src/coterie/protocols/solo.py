@@ -18,7 +18,14 @@ PLAIN = Page(
 )
 """For instruction-tuned models."""
 
-WORDINGS = {"plain": PLAIN, "pocket": pocket_page("Answer:")}
+TAGGED = Page(
+    system="Solve the problem that the user gives you. Reason in a few short steps if you must, then write the final answer, and "
+    "nothing else, between <answer> and </answer>.",
+    body="{question}",
+)
+"""For problems whose answers are text of many forms, which reasoning-gym's scorers look for between these tags."""
+
+WORDINGS = {"plain": PLAIN, "tagged": TAGGED, "pocket": pocket_page("Answer:")}
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,8 @@ _METRICS = {
     "score": "team reward on held-out tasks",
     "cross_play": "team reward with a stranger in the other seats",
     "also": "team reward under another protocol",
+    "swarm.reward": "mean reward of own fresh questions, over all rounds",
+    "swarm.training_reward": "mean reward of all that rounds learned from, others' chosen groups included",
 }
 
 
@@ -30,9 +32,7 @@ def print_explanation(recipe: Recipe, profile: str, console: Console) -> None:
     facts = Table.grid(padding=(0, 2))
     facts.add_row("profile", Text(f"{profile}: {file.profiles[profile].about}"))
     facts.add_row("seeds", " ".join(map(str, seeds)))
-    facts.add_row(
-        "compared by", Text(", then ".join(f"{metric} ({_METRICS[metric.partition('.')[0]]})" for metric in file.metrics))
-    )
+    facts.add_row("compared by", Text(", then ".join(f"{metric} ({_about(metric)})" for metric in file.metrics)))
     facts.add_row("smallest effect", f"{file.min_effect:g} (a smaller difference is of no interest here)")
     console.print(facts)
     for arm, found in changes(recipe, profile).items():
@@ -43,6 +43,10 @@ def print_explanation(recipe: Recipe, profile: str, console: Console) -> None:
         if not baseline:
             console.print(Padding(Text(_count(found, file.arms[arm].why_several)), (0, 0, 0, 2), expand=False))
             console.print(Padding(_table(found), (0, 0, 0, 4), expand=False))
+
+
+def _about(metric: str) -> str:
+    return _METRICS.get(metric) or _METRICS[metric.partition(".")[0]]
 
 
 def _count(found: Sequence[Change], why_several: str | None) -> str:

@@ -17,14 +17,14 @@ from pathlib import Path
 from coterie.experiment import summarise
 from coterie.recipe import load_recipe
 from coterie.report.results import Results, arm_mean, arm_names, dig, mean, number, runs, worst_cut
-from coterie.report.terminal import MEASURES, cast_name, casts, others
+from coterie.report.terminal import MEASURES, SWARM, cast_name, casts, others
 
 _BLOCK = re.compile(r"(<!-- results: (?P<folder>[\w.+-]+) -->\n).*?(<!-- end of results -->)", re.DOTALL)
 
 
 def of_results(results: Results) -> str:
     """Scores of every seed, measures, verdicts with their sentences, cost, and with what they were made."""
-    parts = [_scores(results), _measures(results), _comparisons(results)]
+    parts = [_scores(results), _measures(results), _specialties(results), _comparisons(results)]
     parts.append("\n".join(f"- {row['sentence']}" for row in results.get("comparisons") or []))
     parts.append(_made_with(results))
     return "\n\n".join(part for part in parts if part)
@@ -70,12 +70,26 @@ def _measures(results: Results) -> str:
         columns.append((cast_name(cast), [_score(arm_mean(results, arm, "cross_play", cast, "score")) for arm in arms]))
     for name in others(results):
         columns.append((f"as {name}", [_score(arm_mean(results, arm, "also", name, "score")) for arm in arms]))
+    columns += [(head, [_sized(arm_mean(results, arm, "swarm", key)) for arm in arms]) for key, head in SWARM.items()]
     for head, key in (("episodes", "episodes"), ("tokens", "sampled_tokens"), ("replays", "replays")):
         columns.append((head, [_whole(arm_mean(results, arm, "cost", key)) for arm in arms]))
     columns.append(("minutes", [_tenth(arm_mean(results, arm, "minutes", "train")) for arm in arms]))
     shown = [(head, cells) for head, cells in columns if any(cell != "–" for cell in cells)]
     rows = [[_named(results, arm), *(cells[row] for _, cells in shown)] for row, arm in enumerate(arms)]
     return _table(["arm", *(head for head, _ in shown)], rows)
+
+
+def _specialties(results: Results) -> str:
+    """Of runs that are swarms: held-out scores by specialty and, where nodes have models of several kinds, by model."""
+    arms = arm_names(results)
+    every = [run for arm in arms for run in runs(results, arm).values()]
+    names = list(dict.fromkeys(name for run in every for name in run.get("specialties") or {}))
+    models = list(dict.fromkeys(model for run in every for model in (run.get("swarm") or {}).get("by_model") or {}))
+    paths = [(name, ("specialties", name)) for name in names]
+    if len(models) > 1:
+        paths += [(model, ("swarm", "by_model", model, "score")) for model in models]
+    rows = [[_named(results, arm), *(_score(arm_mean(results, arm, *path)) for _, path in paths)] for arm in arms]
+    return _table(["arm", *(head for head, _ in paths)], rows) if paths else ""
 
 
 def _comparisons(results: Results) -> str:
@@ -124,6 +138,10 @@ def _share(value: float | None) -> str:
 
 def _tenth(value: float | None) -> str:
     return "–" if value is None else f"{value:.1f}"
+
+
+def _sized(value: float | None) -> str:
+    return _share(value) if value is None or abs(value) < 10 else _whole(value)
 
 
 def _whole(value: float | None) -> str:

@@ -79,7 +79,7 @@ def _state(folder: RunFolder, steps: int) -> tuple[int, str]:
     except CoterieError:
         return 0, ""
     metrics = last_line(folder.metrics_file)
-    if metrics is None or status == "evaluating":
+    if metrics is None or status in ("evaluating", "failed"):
         return (metrics["step"] if metrics else 0), status
     reward = "–" if metrics["reward"] is None else f"{metrics['reward']:.2f}"
     return metrics["step"], f"reward {reward}  {metrics['time']['tokens_per_second']:,.0f} tokens/s"

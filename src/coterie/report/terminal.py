@@ -37,6 +37,16 @@ MEASURES = {
 """Shares in [0, 1]: key in `measures` to column heading. Which of them a run has is its protocol's matter."""
 
 
+SWARM = {
+    "cumulative_reward": "own reward",
+    "training_reward": "learned from",
+    "useful_share": "useful",
+    "foreign_groups": "foreign",
+    "bytes_sent": "sent",
+}
+"""Of runs that are swarms: the reward of own fresh questions, summed over nodes and rounds; the mean reward of all that was learned
+from; the share of others' groups that had something to teach; how many were learned from; bytes sent."""
+
 Column = tuple[str, list[Text]]
 EVERY_SEED = "each seed"
 
@@ -65,6 +75,7 @@ def results_table(results: Results) -> RenderableType:
         talk.append((cast_name(cast), [_score(arm_mean(results, arm, "cross_play", cast, "score")) for arm in arms]))
     for name in others(results):
         talk.append((name, [_score(arm_mean(results, arm, "also", name, "score")) for arm in arms]))
+    talk += [(head, [_sized(arm_mean(results, arm, "swarm", key)) for arm in arms]) for key, head in SWARM.items()]
     talk.append(("ktokens", [_whole(_thousands(arm_mean(results, arm, "cost", "sampled_tokens"))) for arm in arms]))
     talk.append(("train min", [_whole(arm_mean(results, arm, "minutes", "train")) for arm in arms]))
 
@@ -221,6 +232,10 @@ def _p(value: float | None) -> Text:
 
 def _share(value: float | None) -> Text:
     return Text("–" if value is None else f"{value:.2f}")
+
+
+def _sized(value: float | None) -> Text:
+    return _share(value) if value is None or abs(value) < 10 else _whole(value)
 
 
 def _whole(value: float | None) -> Text:

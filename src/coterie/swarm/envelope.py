@@ -17,10 +17,12 @@ from typing import Annotated
 from pydantic import AfterValidator, BaseModel, ConfigDict, FailFast, Field, StringConstraints, ValidationError
 from pydantic_core import from_json
 
-from coterie.swarm.identity import SIGNATURE_BYTES, Identity
-from coterie.swarm.words import Envelope, Rollouts, TaskRef
+from coterie.swarm.identity import SIGNATURE_BYTES, Identity, verify
+from coterie.swarm.words import Envelope, NodeId, Rollouts, TaskRef
 
 MAX_BYTES = 256 * 1024
+"""Of one envelope with its signature, at its sender, on every exchange and at the gate. Eight completions of 1,000 tokens are about
+40 KB."""
 MAX_COMPLETIONS = 64
 FORMAT = "coterie-rollouts-1"
 """Signed with the rest, so that no signature made for something else can pass for one of an envelope."""
@@ -131,6 +133,16 @@ def decode(body: bytes, max_bytes: int = MAX_BYTES) -> tuple[Envelope, bytes, by
     ref = TaskRef(rollouts.ref.source, rollouts.ref.version, rollouts.ref.config, rollouts.ref.seed, rollouts.ref.index)
     shared = Rollouts(ref, rollouts.question, tuple(rollouts.completions), rollouts.round, rollouts.policy)
     return Envelope(wire.swarm, wire.node, wire.seq, wire.time, shared), signed, bytes.fromhex(signature.decode())
+
+
+def genuine(node: NodeId, seq: int, body: bytes) -> bool:
+    """Whether these are the signed bytes of this node's envelope of this number: what an exchange may ask (`accept`) before it
+    keeps what the network brings, so that nobody takes another's place. About 0.2 ms. Says nothing of what is in it."""
+    try:
+        envelope, signed, signature = decode(body)
+    except Malformed:
+        return False
+    return (envelope.node, envelope.seq) == (node, seq) and verify(node, signed, signature)
 
 
 def _canonical(wire: _Envelope) -> bytes:

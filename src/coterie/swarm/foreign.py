@@ -20,7 +20,9 @@ from typing import Any
 from coterie.credit.base import Advantages
 from coterie.hall import Hall
 from coterie.play import rehearse
+from coterie.protocols.base import Protocol
 from coterie.swarm.words import NodeId, Rollouts, TaskRef
+from coterie.tokens import ChatTokenizer
 from coterie.types import POLICY, CoterieError, Episode, Group, Message, Task
 
 STD_FLOOR = 1e-8
@@ -54,7 +56,7 @@ def as_group(foreign: Foreign, task: Task, hall: Hall) -> Group:
     """The group with `task`, made here, as if the policy had said it: kept are the completions that fit the protocol's cap and the
     context, and in the pool, over which baselines are taken, are all. Log-probabilities that were not kept are given as 0.0, to be
     replaced before learning."""
-    prompt, cap = question_of(task, hall)
+    prompt, cap = question_of(task, hall.protocol, hall.tokenizer)
     room = min(cap, hall.engine.context_length - len(prompt))
     seat = hall.protocol.seats[0]
     pool: list[Episode] = []
@@ -71,14 +73,14 @@ def as_group(foreign: Foreign, task: Task, hall: Hall) -> Group:
     return Group(task, tuple(episode for episode in pool if episode.messages), tuple(pool))
 
 
-def question_of(task: Task, hall: Hall) -> tuple[tuple[int, ...], int]:
+def question_of(task: Task, protocol: Protocol, tokenizer: ChatTokenizer) -> tuple[tuple[int, ...], int]:
     """The prompt of the protocol's only message, and its cap in tokens.
 
     Raises CoterieError for a protocol with another number of messages, and for a task that it cannot play.
     """
-    if reason := hall.protocol.check(task):
+    if reason := protocol.check(task):
         raise CoterieError(f"task {task.id} {reason}, which the protocol needs")
-    table = rehearse(task, hall.protocol, hall.tokenizer)
+    table = rehearse(task, protocol, tokenizer)
     if len(table.messages) != 1:
         raise CoterieError('protocol: nodes of a swarm share answers of one message each; use protocol.kind = "solo" or "team"')
     return table.messages[0].prompt_ids, table.longest[1]

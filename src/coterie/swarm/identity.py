@@ -11,6 +11,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from coterie.seeding import stream
 from coterie.swarm.words import NodeId
 from coterie.types import CoterieError
 
@@ -36,6 +37,12 @@ class Identity:
 
     def __repr__(self) -> str:
         return f"Identity({self.node})"  # never the private half, wherever this is printed
+
+
+def identity_of(seed: int, *names: str | int) -> Identity:
+    """The identity of a named stream, for experiments that must repeat. Everybody who knows the seed has the key."""
+    ed25519, _, _ = _library()
+    return Identity(ed25519.Ed25519PrivateKey.from_private_bytes(stream(seed, *names).bytes(32)))
 
 
 def verify(node: NodeId, signed: bytes, signature: bytes) -> bool:

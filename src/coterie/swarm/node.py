@@ -59,7 +59,7 @@ class Node:
     ):
         self.stage, self.settings, self.folder, self.identity = stage, settings, folder, identity
         self.policy = sharing.policy_of(settings.external)
-        check(stage, settings, self.policy)
+        check(stage.config, settings, stage.tasks, stage.hall.protocol, stage.hall.tokenizer)
         self._exchange, self.gate, self._regenerate, self._clock = exchange, gate, regenerate, clock
         self.trouble = Trouble()
         """Of this process, the exchange's."""

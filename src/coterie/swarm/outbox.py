@@ -66,8 +66,11 @@ class Outbox:
         return Sent(sent, size, dict(failed))
 
     def _first(self) -> int:
-        """The next number that is free: beyond those used, and beyond what the exchange has under this node's name. That may be
-        more than its own, when its folder is an old copy or somebody else writes under its name; numbers of which no end is in
-        sight are the latter and are passed over, or this node would have none left."""
+        """The next number that is free: beyond those used, and beyond what was published through this exchange in this node's name,
+        which is more than its own where its folder is an old copy. What the network brought in its name does not count, nor do
+        numbers of which no end is in sight: somebody else wrote them, and this node would have none left.
+
+        Known failure: where both the folder and the exchange's file are old copies, numbers are used again, and dropped as replays
+        by those who heard the first ones."""
         known = self._trouble.guard("asking the exchange for the last number", lambda: self._exchange.last_seq(self._identity.node))
         return max(self._seq, known + 1) if known is not None and known < _FAR else self._seq

@@ -5,30 +5,43 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from coterie.assemble import Stage
+from coterie.assemble import Stage, write_script
+from coterie.config import RunConfig
 from coterie.config.swarm import SwarmConfig
+from coterie.protocols.base import Protocol
 from coterie.swarm.foreign import question_of
 from coterie.swarm.gate import Gate, Limits
-from coterie.swarm.sharing import Policy
+from coterie.swarm.sharing import policy_of
 from coterie.swarm.taskrefs import RELEASED, accepted, reference, task_or_reason
 from coterie.swarm.words import NodeId, TaskRef
+from coterie.tasks.base import TaskSet
+from coterie.tokens import ChatTokenizer
 from coterie.types import CoterieError, Task
 
 Regenerate = Callable[[TaskRef], Task | str | None]
 
 
-def check(stage: Stage, settings: SwarmConfig, policy: Policy) -> None:
-    config = stage.config
+def check_run(config: RunConfig) -> None:
+    """Refuse what can be refused of a run of `coterie run` before its first node has loaded its weights."""
+    settings = config.swarm
+    assert settings is not None
+    for model in settings.models or (config.model.path,):
+        of_node = config.model_copy(update={"model": config.model.model_copy(update={"path": model})})
+        script = write_script(of_node)
+        check(of_node, settings, script.tasks, script.protocol, script.reader.tokenizer)
+
+
+def check(config: RunConfig, settings: SwarmConfig, tasks: TaskSet, protocol: Protocol, tokenizer: ChatTokenizer) -> None:
+    most = policy_of(settings.external).most
     if config.cast.kind != "self_play":
         raise CoterieError(f'cast.kind = "{config.cast.kind}": a node of a swarm plays by itself; use "self_play"')
-    if policy.most >= config.train.tasks_per_step:
+    if most >= config.train.tasks_per_step:
         raise CoterieError(
-            f"swarm.external asks for up to {policy.most} foreign groups of train.tasks_per_step = {config.train.tasks_per_step}; "
+            f"swarm.external asks for up to {most} foreign groups of train.tasks_per_step = {config.train.tasks_per_step}; "
             "leave at least one own group, without which nobody could see whether the node learns"
         )
-    task = stage.tasks.train[0]
-    question_of(task, stage.hall)
-    if (settings.share != "none" or settings.source == "own") and not any(reference(task) for task in stage.tasks.train):
+    question_of(tasks.train[0], protocol, tokenizer)
+    if (settings.share != "none" or settings.source == "own") and not any(reference(task) for task in tasks.train):
         raise CoterieError(
             f'tasks.kind = "{config.tasks.kind}" has no tasks that others could make again; use "reasoning_gym" or '
             '"pocket_specialties", or set swarm.share = "none"'

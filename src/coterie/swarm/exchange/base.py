@@ -12,8 +12,6 @@ from typing import Protocol as Interface
 from coterie.swarm.words import NodeId, Peer, Received
 from coterie.types import CoterieError
 
-BODY_LIMIT = 1_000_000
-"""Bytes of one body. Eight completions of 1,000 tokens are about 40 KB; networks lose messages of 100 MB without a word."""
 NODE = re.compile(r"[0-9a-z_-]{1,64}")
 """Node ids become file names and parts of keys, so nothing that a path or a key expression would read otherwise."""
 
@@ -36,7 +34,8 @@ class Exchange(Interface):
         ...
 
     def last_seq(self, node: NodeId) -> int:
-        """The highest seq known of a node, pruned ones too, -1 for none: a node that starts again counts on from here."""
+        """The highest seq that a node published through this exchange, pruned ones too, -1 for none: a node that starts again goes
+        on from here. What others sent in its name does not count, or they could use up its numbers."""
         ...
 
     def status(self) -> str:

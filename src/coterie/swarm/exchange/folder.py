@@ -15,7 +15,7 @@ A node deletes its own old files only; the folder of a node that is gone stays u
 import os
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from coterie.swarm.exchange.base import NODE, check
@@ -28,9 +28,19 @@ LOOK = 1000  # files read at most by one draw, so that it returns
 
 
 class FolderExchange:
-    def __init__(self, folder: str | Path, store: str | Path | SqliteExchange) -> None:
-        """Makes the folder, not its parents. When it is away later, what is published waits in `store`."""
-        self.folder = Path(folder)
+    def __init__(
+        self,
+        folder: str | Path,
+        store: str | Path | SqliteExchange,
+        *,
+        accept: Callable[[NodeId, int, bytes], bool] | None = None,
+    ) -> None:
+        """Makes the folder, not its parents. When it is away later, what is published waits in `store`.
+
+        `accept` says whether a file is what its name claims (its signature): `envelope.genuine`. What it refuses leaves no trace in
+        `store`. Without it, who may write to the folder may write in anybody's name, and a node is heard as far as others let it.
+        """
+        self.folder, self._accept = Path(folder), accept
         self.store = store if isinstance(store, SqliteExchange) else SqliteExchange(store)
         try:
             self.folder.mkdir(exist_ok=True)
@@ -65,7 +75,7 @@ class FolderExchange:
 
     def status(self) -> str:
         trouble = f"; waiting for {self.folder}: {self._trouble}" if self._trouble else ""
-        skipped = f"; {self._skipped} files skipped, empty or too large" if self._skipped else ""
+        skipped = f"; {self._skipped} files skipped, empty, too large or not what they claim" if self._skipped else ""
         return f"{self.store.status()}, shared through {self.folder}{trouble}{skipped}"
 
     def close(self) -> None:
@@ -95,11 +105,12 @@ class FolderExchange:
         return True
 
     def _catch_up(self) -> None:
-        """Write what this store published and the folder lacks. Below a node's newest file nothing is missing: it was pruned."""
+        """Write what this store published and the folder lacks. Below the newest file that this store knows as its own nothing is
+        missing: it was pruned. Others' files in this node's name, of any number, do not count."""
         if not self._behind:
             return
         for node, seqs in self.store.published().items():
-            newest = max(self._files(self.folder / node), default=-1)
+            newest = max(self._files(self.folder / node).keys() & set(seqs), default=-1)
             lacking = [(node, seq) for seq in seqs if seq > newest]
             if not all(self._spool(node, seq, body) for _, seq, _, body in self.store.fetch(lacking)):
                 return
@@ -136,18 +147,20 @@ class FolderExchange:
         found = sorted(found)[:LOOK]
         for start in range(0, len(found), 64):
             part = found[start : start + 64]
-            read = [(node, seq, self._read(path)) for _, node, seq, path in part]
+            read = [(node, seq, self._read(node, seq, path)) for _, node, seq, path in part]
             self.store.add([(node, seq, *facts) for node, seq, facts in read if facts], time.time(), local=False)
             for node, seq, facts in read:
                 if facts is not None:
                     self._seen[node].add(seq)
 
-    def _read(self, path: Path) -> tuple[float, bytes] | tuple[()] | None:
+    def _read(self, node: NodeId, seq: int, path: Path) -> tuple[float, bytes] | tuple[()] | None:
         """When it was written, and its bytes; () for a file that cannot be an envelope, None to try again."""
         try:
             facts = path.stat()
             if 0 < facts.st_size <= self.store.max_body:
-                return facts.st_mtime, path.read_bytes()
+                body = path.read_bytes()
+                if self._accept is None or self._accept(node, seq, body):
+                    return facts.st_mtime, body
         except OSError as error:  # also when its node has just pruned it
             self._trouble = str(error)
             return None

@@ -20,23 +20,25 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from coterie.swarm.exchange.base import BODY_LIMIT, check
+from coterie.swarm.envelope import MAX_BYTES
+from coterie.swarm.exchange.base import check
+from coterie.swarm.exchange.mounts import mounts, network_file_system
 from coterie.swarm.words import NodeId, Peer, Received
 from coterie.types import CoterieError
 
-APPLICATION, VERSION = 0x5341504F, 1  # "SAPO" in the file's header, and the version of what follows
+APPLICATION, VERSION = 0x5341504F, 2  # "SAPO" in the file's header, and the version of what follows
 SCHEMA = (
     # time: received here. born: when it was first published, reckoned from the age that it came with; old things stay old.
     """create table envelopes (id integer primary key autoincrement, node text not null, seq integer not null, time real not null,
        born real not null, local integer not null, body blob not null, unique (node, seq))""",
     "create index envelopes_by_birth on envelopes (born)",
-    # pruned: the highest seq that was deleted. What is at or below it is not taken again, else archives would refill each other.
+    # last_seq, published: the highest seq that was kept, and of those published here. pruned: up to where seqs were deleted. What
+    # is at or below it is not taken again, else archives would refill each other.
     """create table nodes (node text primary key, last_seen real not null, envelopes integer not null, last_seq integer not null,
-       pruned integer not null default -1, local integer not null) without rowid""",
+       pruned integer not null default -1, published integer not null) without rowid""",
     f"pragma application_id = {APPLICATION}",
     f"pragma user_version = {VERSION}",
 )
-NETWORKS = {"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "afs", "lustre", "gpfs", "beegfs", "ceph", "glusterfs", "fuse.sshfs"}
 PRUNE_EVERY, PRUNE_BATCH = 64, 16
 
 
@@ -47,7 +49,7 @@ class SqliteExchange:
         self,
         path: str | Path,
         *,
-        max_body: int = BODY_LIMIT,
+        max_body: int = MAX_BYTES,
         keep_seconds: float = 6 * 3600,
         keep_bytes: int = 256_000_000,
     ) -> None:
@@ -60,7 +62,7 @@ class SqliteExchange:
         self._connections: dict[tuple[int, int], sqlite3.Connection] = {}
         self._added, self._closed = 0, False
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        self._network = network_file_system(self.path, _mounts())
+        self._network = network_file_system(self.path, mounts())
         if self._network:
             warnings.warn(
                 f"{self.path} is on a network file system ({self._network}), where SQLite's WAL loses data when several hosts "
@@ -90,9 +92,7 @@ class SqliteExchange:
             return [Peer(*row) for row in connection.execute("select node, last_seen, envelopes from nodes order by node")]
 
     def last_seq(self, node: NodeId) -> int:
-        with self._connection() as connection:
-            row = connection.execute("select last_seq from nodes where node = ?", (node,)).fetchone()
-        return row[0] if row else -1
+        return self._highest("published", node)
 
     def status(self) -> str:
         with self._connection() as connection:
@@ -109,24 +109,35 @@ class SqliteExchange:
 
     # What the replicators need beside the contract.
 
+    def newest_seq(self, node: NodeId) -> int:
+        """The highest seq known of a node, from wherever it came, pruned ones too; -1 for none."""
+        return self._highest("last_seq", node)
+
     def add(self, envelopes: Iterable[tuple[NodeId, int, float, bytes]], now: float, local: bool) -> int:
-        """Keep (node, seq, born, body) in one transaction; how many were new."""
+        """Keep (node, seq, born, body) in one transaction; how many were new.
+
+        What is published here (`local`) is kept whatever others sent before under its node and seq, or was pruned of that: theirs
+        may be anybody's.
+        """
         added = 0
         with self._connection() as connection:
             connection.execute("begin immediate")
             for node, seq, born, body in envelopes:
+                if local:
+                    connection.execute("delete from envelopes where node = ? and seq = ? and not local", (node, seq))
                 new = connection.execute(
                     """insert into envelopes (node, seq, time, born, local, body) select :node, :seq, :now, :born, :local, :body
-                       where not exists (select 1 from nodes where node = :node and pruned >= :seq)
+                       where not exists (select 1 from nodes where node = :node and pruned >= :seq
+                                         and (not :local or published >= :seq))
                        on conflict (node, seq) do nothing""",
                     {"node": node, "seq": seq, "now": now, "born": min(born, now), "local": local, "body": body},
                 ).rowcount
                 if new:
                     connection.execute(
-                        """insert into nodes (node, last_seen, envelopes, last_seq, local) values (:node, :now, 1, :seq, :local)
+                        """insert into nodes (node, last_seen, envelopes, last_seq, published) values (:node, :now, 1, :seq, :here)
                            on conflict do update set last_seen = max(last_seen, :now), envelopes = envelopes + 1,
-                           last_seq = max(last_seq, :seq), local = max(local, :local)""",
-                        {"node": node, "now": now, "seq": seq, "local": local},
+                           last_seq = max(last_seq, :seq), published = max(published, :here)""",
+                        {"node": node, "now": now, "seq": seq, "here": seq if local else -1},
                     )
                 added += new
             connection.execute("commit")
@@ -164,15 +175,18 @@ class SqliteExchange:
         with self._connection() as connection:
             while gone := self._doomed(connection, now):
                 connection.execute("begin immediate")
-                connection.executemany(
-                    "update nodes set pruned = max(pruned, ?) where node = ?", [(seq, node) for _, node, seq in gone]
-                )
                 connection.executemany("delete from envelopes where id = ?", [(number,) for number, _, _ in gone])
+                # Never past what is here: a number far ahead, that somebody may have made up, must not shut out those below it.
+                connection.executemany(
+                    """update nodes set pruned = max(pruned, min(:seq, coalesce(
+                       (select min(seq) - 1 from envelopes where node = :node), :seq))) where node = :node""",
+                    [{"node": node, "seq": seq} for _, node, seq in gone],
+                )
                 connection.execute("commit")
                 total += len(gone)
             # Made-up names cost a row each, so they end too. Not those who publish here: their seqs would begin again at 0.
             connection.execute(
-                "delete from nodes where last_seen < ? and not local and node not in (select node from envelopes)",
+                "delete from nodes where last_seen < ? and published < 0 and node not in (select node from envelopes)",
                 (now - 10 * self.keep_seconds,),
             )
         return total
@@ -188,6 +202,11 @@ class SqliteExchange:
         if (pages - free) * size <= self.keep_bytes:
             return []
         return connection.execute(f"{query} order by id limit ?", (PRUNE_BATCH,)).fetchall()[:-1]  # one stays
+
+    def _highest(self, what: str, node: NodeId) -> int:
+        with self._connection() as connection:
+            row = connection.execute(f"select {what} from nodes where node = ?", (node,)).fetchone()
+        return row[0] if row else -1
 
     def _seqs(self, clause: str, *values: float) -> dict[NodeId, list[int]]:
         found: dict[NodeId, list[int]] = {}
@@ -227,7 +246,10 @@ class SqliteExchange:
         return f"{error}; see that the disk has room and that you may write there"
 
     def _open(self) -> sqlite3.Connection:
-        if self.path.exists() and self.path.stat().st_size:
+        # Only before this process's first connection: closing the file would drop the locks of those that are open, another process
+        # would take itself for the last one and remove the WAL under them (https://sqlite.org/howtocorrupt.html, section 2.2).
+        first = all(process != os.getpid() for process, _ in self._connections)
+        if first and self.path.exists() and self.path.stat().st_size:
             with self.path.open("rb") as file:
                 if file.read(16) != b"SQLite format 3\0":
                     raise CoterieError(
@@ -273,20 +295,3 @@ def _to_wal(connection: sqlite3.Connection) -> None:
             if attempt == 199:
                 raise
             time.sleep(0.05)
-
-
-def _mounts() -> str:
-    table = Path("/proc/self/mounts")
-    return table.read_text(errors="replace") if table.exists() else ""
-
-
-def network_file_system(path: Path, mounts: str) -> str | None:
-    """The type of the file system that `path` is on when it is a network's, by the text of /proc/self/mounts (proc(5))."""
-    best, kind = -1, ""
-    for line in mounts.splitlines():
-        fields = line.split(" ")
-        if len(fields) > 2:
-            point = Path(fields[1].encode().decode("unicode_escape"))
-            if path.resolve().is_relative_to(point) and len(point.parts) >= best:
-                best, kind = len(point.parts), fields[2]
-    return kind if kind in NETWORKS else None

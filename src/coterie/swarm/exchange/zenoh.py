@@ -52,8 +52,9 @@ class ZenohExchange:
         """`listen` and `hubs` are endpoints such as "tcp/192.0.2.7:7447"; `settings` are zenoh's own, by key, for example
         {"transport/link/tls": {...}} (then endpoints begin with tls/ or quic/), and win over ours. `close()` closes `store` too.
 
-        `accept` says whether an envelope from the network is what it claims (its signature). Without it anybody who can connect
-        takes the place of somebody else's (node, seq), and the true one, coming later, is a duplicate.
+        `accept` says whether an envelope from the network is what it claims (its signature): `envelope.genuine`. What it refuses
+        leaves no trace in `store`. Without it anybody who can connect takes the place of somebody else's (node, seq), and the true
+        one, coming later, is a duplicate; what is published here has its place even then.
         """
         self._zenoh = load()
         if not NODE.fullmatch(swarm) or not NODE.fullmatch(node):
@@ -192,7 +193,7 @@ class ZenohExchange:
     def _take(self, word: str, arrivals: Sequence[Arrival]) -> None:
         good = [one for one in arrivals if self._accepted(one)]
         self.counts["not accepted"] += len(arrivals) - len(good)
-        before = {node: self.store.last_seq(node) for node in {node for node, *_ in good}}
+        before = {node: self.store.newest_seq(node) for node in {node for node, *_ in good}}
         self.counts[word] += self.store.add(good, time.time(), local=False)
         for node, seq, *_ in sorted(good):
             if seq > before[node] + 1 and word == "received":

@@ -17,15 +17,14 @@ not look for them.
 
 import math
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from coterie.grading.base import Grader, GradingError
 from coterie.swarm.envelope import Malformed, decode
 from coterie.swarm.gate.counters import ADMITTED, USEFUL, Counters
 from coterie.swarm.gate.duplicates import Fingerprints, fingerprints, repeated
+from coterie.swarm.gate.places import Known, Places
 from coterie.swarm.gate.quota import Bucket
 from coterie.swarm.gate.reputation import FAULTS, Reputation, shares
 from coterie.swarm.gate.state import Remembered, State
@@ -36,17 +35,6 @@ from coterie.types import Task
 
 _SAVE_EVERY = 2.0
 """Seconds between two writings of the counters; a kill loses what was counted since."""
-
-
-@dataclass(slots=True)
-class _Known:
-    """A node that has proved itself, or is on the list. Only such have buckets: if a mere claim made one, inventing enough names
-    would push a node's own, empty, buckets out of memory, and it would begin with full ones."""
-
-    about: Remembered
-    envelopes: Bucket
-    bytes: Bucket
-    doubts: Bucket
 
 
 class Gate:
@@ -77,25 +65,27 @@ class Gate:
         self._counters = Counters(limits.nodes, self._state.rows())
         self._saved = now = clock()
         self._strangers = Bucket(limits.strangers_per_second, limits.strangers_burst, now)
-        self._known: OrderedDict[NodeId, _Known] = OrderedDict()
-        for node in (*self._state.newest(limits.nodes), *sorted(self._allowed or ())):
-            self._keep(node, self._fresh(self._state.node(node) or Remembered(), now))
+        self._returning = Bucket(limits.strangers_per_second, limits.strangers_burst, now)
+        self._known = Places(max(limits.nodes, len(self._allowed or ())), limits.half_life)
+        for node in (*self._state.first(limits.nodes), *sorted(self._allowed or ())):
+            self._known.keep(node, self._fresh(self._state.node(node) or Remembered(), now), now)
 
     def admit(self, received: Received) -> Admitted | Dropped:
         """Never raises for what is in the bytes. Raises CoterieError when the gate's own file cannot be written."""
         now = self._clock()
         known = self._known.get(received.node)
         about = (self._state.node(received.node) or Remembered()) if known is None else known.about
-        seen = self._glance(received, known, about, now)
+        doubts = self._doubts(known, about, now)
+        seen = self._glance(received, known, doubts, about, now)
         if seen is None:
             seen = self._examine(received, now)
             if known is None or isinstance(seen, Dropped):
-                (self._strangers if known is None else known.doubts).take(1, now)
+                doubts.take(1, now)
         if isinstance(seen, Dropped):
             self._count(seen, False, now)
             return seen
         envelope, known = seen, known or self._fresh(about, now)
-        self._keep(received.node, known)
+        self._known.keep(received.node, known, now)
         known.envelopes.take(1, now)
         known.bytes.take(len(received.body), now)
         task = self._task(envelope)
@@ -127,7 +117,13 @@ class Gate:
         self._save_rows(self._clock())
         self._state.close()
 
-    def _glance(self, received: Received, known: _Known | None, about: Remembered, now: float) -> Dropped | None:
+    def _doubts(self, known: Known | None, about: Remembered, now: float) -> Bucket:
+        """What is charged with an envelope under this name that proves nothing, and with the first of who has no place."""
+        if known is not None:
+            return known.doubts
+        return self._returning if about.reputation.known(now, self._limits.half_life) else self._strangers
+
+    def _glance(self, received: Received, known: Known | None, doubts: Bucket, about: Remembered, now: float) -> Dropped | None:
         """What can be seen without parsing, from who the exchange says it is."""
         node, size, limits = received.node, len(received.body), self._limits
         if node == self._own:
@@ -138,10 +134,10 @@ class Gate:
             return Dropped(node, Reason.NOT_ALLOWED)
         if about.window.seen(received.seq):
             return Dropped(node, Reason.REPLAY)
+        if not doubts.has(1, now):
+            return Dropped(node, Reason.QUOTA, "too many unknown keys" if known is None else "too much that it did not sign")
         if known is None:
-            return None if self._strangers.has(1, now) else Dropped(node, Reason.QUOTA, "too many unknown keys")
-        if not known.doubts.has(1, now):
-            return Dropped(node, Reason.QUOTA, "too much that it did not sign")
+            return None
         if not known.envelopes.has(1, now):
             return Dropped(node, Reason.QUOTA, "envelopes")
         if not known.bytes.has(size, now):
@@ -200,7 +196,7 @@ class Gate:
         return Admitted(node, rollouts, task, rewards)
 
     def _remember(
-        self, known: _Known, envelope: Envelope, result: Admitted | Dropped, prints: Fingerprints | None, now: float
+        self, known: Known, envelope: Envelope, result: Admitted | Dropped, prints: Fingerprints | None, now: float
     ) -> None:
         admitted = isinstance(result, Admitted)
         useful = admitted and len(set(result.rewards)) > 1
@@ -228,20 +224,14 @@ class Gate:
         self._state.save_rows(self._counters.rows(), now - self._limits.max_age, self._limits.nodes)
         self._saved = now
 
-    def _fresh(self, about: Remembered, now: float) -> _Known:
+    def _fresh(self, about: Remembered, now: float) -> Known:
         limits = self._limits
-        return _Known(
+        return Known(
             about,
             Bucket(limits.envelopes_per_second, limits.envelopes_burst, now),
             Bucket(limits.bytes_per_second, limits.bytes_burst, now),
             Bucket(limits.doubts_per_second, limits.doubts_burst, now),
         )
-
-    def _keep(self, node: NodeId, known: _Known) -> None:
-        self._known[node] = known
-        self._known.move_to_end(node)
-        if len(self._known) > self._limits.nodes:
-            self._known.popitem(last=False)
 
     def _reputation(self, node: NodeId) -> Reputation:
         known = self._known.get(node)

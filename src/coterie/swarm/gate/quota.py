@@ -7,7 +7,8 @@ one bucket for all strangers, since new keys cost nothing (Douceur 2002, "The Sy
 dropped unread, so the cost of a flood is bounded by the rates whatever comes in.
 
 Known failure: rubbish under a known node's name, faster than the rate of doubts, keeps that node's envelopes out as long as it
-lasts, and rubbish under new keys keeps newcomers out. A closed swarm over a transport with access control has neither problem.
+lasts, and rubbish under new keys keeps newcomers waiting (`places.py` says how long). A closed swarm over a transport with access
+control has neither problem.
 """
 
 

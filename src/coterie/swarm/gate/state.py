@@ -14,7 +14,7 @@ from pathlib import Path
 
 from coterie.swarm.gate.duplicates import Fingerprints
 from coterie.swarm.gate.replay import Window
-from coterie.swarm.gate.reputation import Reputation
+from coterie.swarm.gate.reputation import KNOWN, Reputation
 from coterie.swarm.gate.words import Row
 from coterie.swarm.words import NodeId
 from coterie.types import CoterieError
@@ -26,6 +26,9 @@ create table if not exists gate_texts(digest blob primary key, node text);
 create table if not exists gate_rows(id integer primary key, rows text);
 """
 
+# By what it was when it was last judged: without decay, which would need to be computed for each row. New keys thus push out no
+# node that was known, and of two known ones that stays which was heard last.
+_FIRST = f"from gate_nodes order by useful + dull >= {KNOWN} desc, newest desc limit ?"
 
 _ROW = tuple(field.name for field in fields(Row))
 
@@ -52,10 +55,10 @@ class State:
             return None
         return Remembered(Window(row[1], int.from_bytes(row[2], "little")), row[3], Reputation(*row[4:]))
 
-    def newest(self, limit: int) -> list[NodeId]:
-        """The nodes last heard of, the longest ago first."""
+    def first(self, limit: int) -> list[NodeId]:
+        """The nodes to be kept in mind, the most important last: known ones (see `reputation.KNOWN`), then those last heard of."""
         with self._errors():
-            rows = self._db.execute("select node from gate_nodes order by newest desc limit ?", (limit,)).fetchall()
+            rows = self._db.execute(f"select node {_FIRST}", (limit,)).fetchall()
         return [node for (node,) in reversed(rows)]
 
     def authors(self, prints: Fingerprints) -> Mapping[bytes, NodeId]:
@@ -76,16 +79,12 @@ class State:
 
     def save_rows(self, rows: Sequence[Row], before: float, keep: int) -> None:
         """Writes the counters and forgets what is no longer needed: all but the newest fingerprints; and nodes whose envelopes are
-        all from `before`, since those would be too old anyhow, except the `keep` with the newest ones."""
+        all from `before`, since those would be too old anyhow, except the `keep` that are `first`."""
         text = json.dumps([{name: getattr(row, name) for name in _ROW} for row in rows])
         with self._errors(), self._transaction():
             self._db.execute("insert or replace into gate_rows values (1, ?)", (text,))
             self._db.execute("delete from gate_texts where rowid <= (select max(rowid) from gate_texts) - ?", (self._texts,))
-            self._db.execute(
-                "delete from gate_nodes where newest < ? and node not in "
-                "(select node from gate_nodes order by newest desc limit ?)",
-                (before, keep),
-            )
+            self._db.execute(f"delete from gate_nodes where newest < ? and node not in (select node {_FIRST})", (before, keep))
 
     def rows(self) -> list[Row]:
         with self._errors():

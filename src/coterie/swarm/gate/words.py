@@ -100,9 +100,10 @@ class Limits:
     """Envelopes under a known key that are examined and turn out to prove nothing, for example with a wrong signature."""
     strangers_per_second: float = 4.0
     strangers_burst: float = 256.0
-    """The same for all unknown keys together, and new keys that prove themselves count too."""
+    """The same for all unknown keys together, and new keys that prove themselves count too. And once more for all known nodes that
+    are kept in memory no longer."""
     nodes: int = 1000
-    """Nodes that are kept in memory and counted one by one."""
+    """Nodes that are kept in memory and counted one by one; who makes room for others is in `places.py`."""
     texts: int = 100_000
     """Completions that are remembered, to know them again."""
     half_life: float = 6 * 3600.0

@@ -21,7 +21,7 @@ from typing import Literal
 import numpy as np
 
 from coterie.seeding import stream
-from coterie.swarm.gate.reputation import Reputation, shares
+from coterie.swarm.gate.reputation import MOST, Reputation, shares
 from coterie.swarm.gate.words import Limits
 from coterie.swarm.simulate.sharing import Sharing
 
@@ -45,8 +45,8 @@ class BadNodes:
     useful: float = 0.5
     """The chance that an honest group has a signal."""
     draws: int = 4
-    most: float = 1.0
-    """A remedy tried here and not in the gate: the most that one node may be of a draw."""
+    most: float = MOST
+    """The most that one known node may be of a draw; 1 for no bound."""
     round: float = 300.0
     rounds: int = 96
     limits: Limits = field(default_factory=Limits)
@@ -84,18 +84,6 @@ def through(sent: int, seconds: float, tokens: float, rate: float, burst: float)
     """How many of `sent` envelopes, evenly spaced over a time, pass a token bucket, and what is left in it."""
     passed = min(sent, int(tokens + rate * seconds))
     return passed, min(burst, tokens + rate * seconds - passed)
-
-
-def capped(parts: Sequence[float], most: float) -> list[float]:
-    """Shares of which none is above `most`, what is cut off spread over the others in proportion; all equal if that cannot be."""
-    if most * len(parts) <= 1:
-        return [1 / len(parts)] * len(parts)
-    made, full = np.array(parts), np.zeros(len(parts), dtype=bool)
-    while (made > most * (1 + 1e-9)).any():
-        full |= made >= most
-        made = np.where(full, most, made)
-        made[~full] *= (1 - most * full.sum()) / made[~full].sum()
-    return made.tolist()
 
 
 def _heard(setting: BadNodes, rng: np.random.Generator) -> tuple[int, int]:
@@ -184,5 +172,5 @@ class _Node:
     def _shares(self, names: Sequence[str], now: float) -> list[float]:
         half_life = self.setting.limits.half_life
         about = {name: self.known.get(name, Reputation()) for name in names}
-        parts = shares(names, lambda n: about[n].weight(now, half_life), lambda n: about[n].known(now, half_life))
-        return parts if self.setting.most >= 1 else capped(parts, self.setting.most)
+        known = {name: one.known(now, half_life) for name, one in about.items()}
+        return shares(names, lambda n: about[n].weight(now, half_life), known.__getitem__, self.setting.most)
