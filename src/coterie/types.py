@@ -130,11 +130,15 @@ class Probe:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """What the learner sees of one message: `prompt_ids` are context, `completion_ids` are trained with one advantage."""
+    """What the learner sees of one message: `prompt_ids` are context, `completion_ids` are trained with one advantage.
+
+    `logprobs` are the sampler's (nats). None for a completion that nobody here has sampled: its log-probabilities are then those of
+    the very step that learns from it, so that every ratio is 1 and nothing is corrected.
+    """
 
     prompt_ids: tuple[int, ...]
     completion_ids: tuple[int, ...]
-    logprobs: tuple[float, ...]
+    logprobs: tuple[float, ...] | None
     advantage: float
     temperature: float
     policy_version: int

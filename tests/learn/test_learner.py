@@ -1,4 +1,5 @@
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -239,3 +240,26 @@ def test_logprobs_of_text_that_was_not_sampled(packed, budget):
         assert logprobs == pytest.approx(full_logprobs(learner.model, one).tolist(), abs=2e-5)
     assert all(p.grad is None for p in learner.model.parameters())
     assert learner.logprobs([]) == []
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("budget", [40, 16384])
+def test_a_completion_that_nobody_sampled_is_learned_from_at_a_ratio_of_one(packed, budget):
+    """The same step as with the log-probabilities of now, which another forward pass gives; and the sampled rows beside them are
+    corrected as before. Its surprise is told apart."""
+    config = train_config(tokens_per_micro_batch=budget)
+    given, asked = (Learner(lora_learner(config).model, config, packed=packed) for _ in range(2))
+    for learner in (given, asked):
+        learner.step(ragged_rows())
+    unsampled = [i for i, one in enumerate(ragged_rows()) if one.advantage][::2]
+    found = given.logprobs(ragged_rows())
+    rows = [replace(one, logprobs=found[i]) if i in unsampled else one for i, one in enumerate(ragged_rows())]
+    before = given.step(rows)
+    after = asked.step([replace(one, logprobs=None) if i in unsampled else one for i, one in enumerate(rows)])
+    surprise = [-x for i in unsampled for x in found[i]]
+    assert after.pop("unsampled_surprise") == pytest.approx(sum(surprise) / len(surprise), rel=1e-5)
+    assert "unsampled_surprise" not in before
+    assert after == pytest.approx(before, rel=1e-5, abs=1e-7)
+    assert before["ratio_sd"] > 1e-3, "the other rows have ratios of their own"
+    for name, value in weights_of(given).items():
+        assert torch.allclose(value, weights_of(asked)[name], rtol=1e-5, atol=1e-8)

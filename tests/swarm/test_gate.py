@@ -459,3 +459,14 @@ def test_control_tokens_in_completions_are_characters_to_the_tokenizer():
 def test_nothing_here_loads_torch():
     code = "import sys, coterie.swarm.gate; raise SystemExit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("texts", "faults"), [(("7", "8"), 0.0), (tuple(f"We count to {i}, " + "one by one, " * 8 for i in "78"), 1.0)]
+)
+def test_the_same_short_answers_again_are_dropped_and_no_fault(texts, faults):
+    """A node that comes back to a task may write the same "7"; the same long text it does not write by chance."""
+    door = gate()
+    assert isinstance(door.admit(received(ANN, 0, rollouts(5, texts))), Admitted)
+    assert door.admit(received(ANN, 1, rollouts(5, texts))).reason is Reason.DUPLICATE
+    assert door._reputation(ANN.node).faults == pytest.approx(faults)

@@ -90,7 +90,8 @@ class SwarmConfig(Config):
     only_useful: bool = True
     """Leave foreign groups with equal rewards out of the pool, as in the paper's controlled runs; its open demo did not."""
     drawn: Literal["uniform", "weighted"] = "uniform"
-    """"weighted": by the sender's reputation; a node has its weight however many groups it sends, newcomers share a tenth."""
+    """"weighted": by the sender's reputation; a node has its weight however many groups it sends, at most an
+    eighth of a draw where enough are known; newcomers share what is left, between a tenth and a half."""
     uses: Count = 1
     """In how many rounds one foreign group may be learned from."""
     max_age: Count = 16

@@ -16,7 +16,7 @@ from coterie import seeding
 from coterie.config import OptimizerConfig, TrainConfig
 from coterie.learn.loss import check_head, completion_logprobs, policy_loss, token_weights
 from coterie.learn.packed import packed_logprobs, why_not_packed
-from coterie.learn.rows import Batch, collate, micro_batches, pack, packed_batches, packed_shares, row_length
+from coterie.learn.rows import UNSAMPLED, Batch, collate, micro_batches, pack, packed_batches, packed_shares, row_length
 from coterie.types import CoterieError, Row
 
 RATIO_BAND = (0.95, 1.05)
@@ -177,27 +177,30 @@ class Learner:
         device = self.device
         for parameter in self.trainable.values():
             parameter.grad = torch.zeros_like(parameter)  # a process without rows still takes part in the sum
-        sums = torch.zeros(7, dtype=torch.float64, device=device)
+        sums = torch.zeros(9, dtype=torch.float64, device=device)
         largest_gap = torch.zeros((), dtype=torch.float64, device=device)
         clip = {"clip_low": self.config.loss.clip_low, "clip_high": self.config.loss.clip_high}
         seed = seeding.torch_seed(self.seed, "dropout", self.step_index, rank)
         with _training(self.model, self.config.gradient_checkpointing, seed):
             for batch in batches:
                 logprob_N = self._logprobs(batch)
-                out = policy_loss(logprob_N, batch.sampler_logprob_N, batch.advantage_N, batch.weight_N, **clip)
+                unsampled_N = batch.sampler_logprob_N == UNSAMPLED
+                old_N = torch.where(unsampled_N, logprob_N.detach(), batch.sampler_logprob_N)
+                out = policy_loss(logprob_N, old_N, batch.advantage_N, batch.weight_N, **clip)
                 out.loss.backward()
                 ratio_N, logprob_N = out.ratio_N.double(), logprob_N.detach().double()
                 outside_N = (ratio_N < RATIO_BAND[0]) | (ratio_N > RATIO_BAND[1])
                 count = torch.ones_like(ratio_N)
                 terms = (count, ratio_N, (ratio_N - 1) ** 2, outside_N, out.clipped_N, -logprob_N)
+                terms += (unsampled_N, -logprob_N * unsampled_N)
                 sums += torch.stack([out.loss.detach().double(), *(term.double().sum() for term in terms)])
                 # torch.maximum keeps a NaN, as it should
-                largest_gap = torch.maximum(largest_gap, (logprob_N - batch.sampler_logprob_N.double()).abs().max())
+                largest_gap = torch.maximum(largest_gap, (logprob_N - old_N.double()).abs().max())
         return sums, largest_gap
 
 
 def _metrics(sums: Tensor, largest_gap: Tensor) -> dict[str, float]:
-    loss, count, ratio, ratio_square, outside, clipped, surprise = sums.tolist()
+    loss, count, ratio, ratio_square, outside, clipped, surprise, unsampled, unsampled_surprise = sums.tolist()
     mean = ratio / count
     return {
         "loss": loss,
@@ -208,6 +211,7 @@ def _metrics(sums: Tensor, largest_gap: Tensor) -> dict[str, float]:
         "clip_fraction": clipped / count,
         "logprob_gap_max": float(largest_gap),
         "surprise": surprise / count,
+        **({"unsampled_surprise": unsampled_surprise / unsampled} if unsampled else {}),
     }
 
 

@@ -5,6 +5,7 @@ included (TRL #4974, RAGEN #59).
 """
 
 import itertools
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -12,6 +13,10 @@ import torch
 from torch import Tensor
 
 from coterie.types import POLICY, Group, Row
+
+UNSAMPLED = math.inf
+"""Stands in a batch for the log-probability of a token that nobody here has sampled. No log-probability is positive; NaN, which a
+faulty sampler gives, stays what it is."""
 
 
 def rows_from_group(group: Group, advantages: Sequence[Sequence[float | None]]) -> list[Row]:
@@ -212,7 +217,7 @@ def _completions(
         row_of += [line] * count
         source += place[first : first + count]
         target += row.completion_ids
-        sampler += row.logprobs
+        sampler += [UNSAMPLED] * count if row.logprobs is None else row.logprobs
         advantage += [row.advantage] * count
         weight += [row_weight] * count
         temperature += [row.temperature] * count

@@ -9,7 +9,7 @@ Source: the noncentral t distribution; Cohen (1988), Statistical Power Analysis 
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 
 import numpy as np
@@ -78,6 +78,24 @@ def seeds_for_power(effect: float, sd: float, power: float = POWER, alpha: float
     None when the effect is zero, or so small that more than `MAX_SEEDS` seeds would be needed.
     """
     return _seeds(effect, sd, lambda n: power_of_t(effect / sd * math.sqrt(n), n - 1, alpha) >= power)
+
+
+def welch_seeds_for_power(
+    effect: float, variances: Sequence[float], power: float = POWER, alpha: float = 0.05
+) -> int | None:
+    """Seeds in each of two unpaired arms of equal size at which Welch's interval excludes zero with probability `power`, given the
+    variance of a seed's score in either arm; None for no effect."""
+    total = sum(variances)
+    if effect == 0:
+        return None
+    if total == 0:
+        return 2
+    freedom = 1 / sum((part / total) ** 2 for part in variances)  # between 1 and 2, times n - 1
+
+    def enough(n: int) -> bool:
+        return power_of_t(effect / math.sqrt(total / n), (n - 1) * freedom, alpha) >= power
+
+    return smallest_n(enough)
 
 
 def _seeds(effect: float, sd: float, enough: Callable[[int], bool]) -> int | None:

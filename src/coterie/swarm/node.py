@@ -117,7 +117,7 @@ class Node:
         own_rows = _rows(played.groups, own_credits)
         foreign_rows = _rows(made, [self._credit(group) for group in made])
         if self.settings.correction == "none":
-            foreign_rows = self._with_logprobs(foreign_rows)
+            foreign_rows = [replace(row, logprobs=None) for row in foreign_rows]
         learned = self.learner.step([*own_rows, *foreign_rows])
         stage.engine.refresh(state.round + 1)
         metrics = {
@@ -126,7 +126,7 @@ class Node:
             "training_reward": mean_reward((*played.groups, *made)),
             **learned,
             "sampled_tokens": sum(len(m.ids) for pool in played.drawn.pools for e in pool for m in e.messages),
-            "swarm": self._measures(played, len(foreign), made, foreign_rows),
+            "swarm": self._measures(played, len(foreign), made, learned.get("unsampled_surprise")),
             "time": {"play": played.seconds, "learn": time.perf_counter() - start},
         }
         samples = [
@@ -160,16 +160,16 @@ class Node:
         self._saved = state.round
         self.pool.forget(state.round - (config.keep_checkpoints - 1) * config.checkpoint_every)
 
-    def _measures(self, played: Played, drawn: int, made: Sequence[Group], rows: Sequence[Row]) -> dict[str, Any]:
-        """Of a round's exchange with others. `surprise` is in nats a token, under this node's policy."""
+    def _measures(self, played: Played, drawn: int, made: Sequence[Group], surprise: float | None) -> dict[str, Any]:
+        """Of a round's exchange with others. `surprise`, of the foreign tokens that have an advantage, is in nats a token, under
+        this node's policy; with correction "clipped" nobody computes it."""
         harvest = self.pool.harvest(self.state.round) or Harvest(self.state.round)
-        surprises = [-logprob for row in rows for logprob in row.logprobs]
         return {
             "local": len(played.drawn.tasks),
             "external": len(made),
             "external_wanted": played.external,
             "foreign_reward": mean_reward(made),
-            "foreign_surprise": sum(surprises) / len(surprises) if surprises else None,
+            "foreign_surprise": surprise,
             "misfits": sum(len(group.pool) - len(group.episodes) for group in made),
             "not_made": drawn - len(made),
             "received": harvest.received,

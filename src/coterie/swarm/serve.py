@@ -17,6 +17,7 @@ from typing import Any
 from coterie.assemble import assemble
 from coterie.config import RunConfig
 from coterie.config.exchange import FolderExchangeConfig, MembershipConfig, SqliteExchangeConfig
+from coterie.config.learn import BUILT_IN
 from coterie.config.swarm import SwarmConfig
 from coterie.records import read_json, write_json
 from coterie.runs import machine, versions
@@ -47,9 +48,9 @@ def open_exchange(membership: MembershipConfig, place: Path, store: Path, node: 
     if isinstance(about, SqliteExchangeConfig):
         return SqliteExchange(place / about.path, max_body=MAX_BYTES, keep_seconds=keep)
     own = SqliteExchange(store, max_body=MAX_BYTES, keep_seconds=keep)
-    if isinstance(about, FolderExchangeConfig):
-        return FolderExchange(about.path, own)
     accept = accepts(membership.name, None if settings.allowed is None else frozenset({node, *settings.allowed}))
+    if isinstance(about, FolderExchangeConfig):
+        return FolderExchange(about.path, own, accept=accept)
     return ZenohExchange(
         membership.name,
         node,
@@ -219,6 +220,6 @@ def _be_calm(config: RunConfig) -> None:
     logging.disable_progress_bar()
     logging.set_verbosity_error()
     warnings.simplefilter("ignore", FutureWarning)
-    threads = os.environ.get("COTERIE_THREADS") or ("1" if config.model.path == "pocket" else None)
+    threads = os.environ.get("COTERIE_THREADS") or ("1" if config.model.path in BUILT_IN else None)
     if threads:
         torch.set_num_threads(int(threads))

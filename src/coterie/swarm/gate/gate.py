@@ -205,7 +205,7 @@ class Gate:
             self._limits.half_life,
             useful=int(useful),
             dull=int(admitted and not useful),
-            faults=int(not admitted and result.reason in FAULTS),
+            faults=int(not admitted and _is_fault(result.reason, prints)),
         )
         newest = max(known.about.newest, envelope.time)
         known.about = Remembered(known.about.window.mark(envelope.seq), newest, reputation)
@@ -237,6 +237,12 @@ class Gate:
         known = self._known.get(node)
         about = known.about if known is not None else self._state.node(node)
         return Reputation() if about is None else about.reputation
+
+
+def _is_fault(reason: Reason, prints: Fingerprints | None) -> bool:
+    """Whether an honest node does not send this. Short answers it may send again: it comes back to a task and writes "7" again."""
+    short = prints is not None and not prints.long
+    return reason in FAULTS and not (reason is Reason.DUPLICATE and short)
 
 
 def _said(error: Exception) -> str:
