@@ -5,8 +5,11 @@ import textwrap
 
 import pytest
 
+from coterie import running
+from coterie.config import RunConfig
 from coterie.launch import local
 from coterie.runs import RunFolder
+from tests.swarm.members import config
 
 HEAD = """
 import json, os, sys
@@ -75,6 +78,16 @@ def test_a_worker_that_cannot_be_started_fails_each_run(monkeypatch, tmp_path):
 )
 def test_gpus_in_sets(count, visible, each, sets):
     assert local.gpu_sets(count, visible, each) == sets
+
+
+def test_a_run_gets_as_many_gpus_as_it_can_use():
+    alone = config()
+    swarm = {"nodes": 3, "lockstep": False}
+    apart, together = (
+        RunConfig.model_validate({**alone.model_dump(mode="json", exclude_none=True), "swarm": {**swarm, "lockstep": lockstep}})
+        for lockstep in (False, True)
+    )
+    assert [running.gpus_of(one) for one in (alone, apart, together)] == [1, 3, 1]
 
 
 def test_each_worker_sees_one_gpu(worker, tmp_path):

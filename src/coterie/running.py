@@ -7,6 +7,7 @@ from typing import Any
 
 from rich.console import Console
 
+from coterie.config import RunConfig
 from coterie.experiment import Experiment, Job
 from coterie.launch.local import Failure, default_workers, gpu_sets, play_runs
 from coterie.report.progress import Watcher
@@ -42,12 +43,18 @@ def play(todo: Sequence[Job], workers: int | None, threads: int | None, console:
     if not todo:
         return []
     about = todo[0].config
-    each = (about.engine.tensor_parallel or 1) if about.engine.kind == "vllm" else 1
-    cards = [] if about.model.device == "cpu" else gpu_sets(gpus(), os.environ.get("CUDA_VISIBLE_DEVICES"), each)
+    cards = [] if about.model.device == "cpu" else gpu_sets(gpus(), os.environ.get("CUDA_VISIBLE_DEVICES"), gpus_of(about))
     crew = workers or default_workers(len(todo), len(cards))
     share = threads or (max(1, (os.cpu_count() or 1) // crew) if cards else 1)
     with Watcher(console, [(job.folder, job.config.train.steps) for job in todo]) as watch:
         return play_runs([job.folder for job in todo], crew, share, watch, cards)
+
+
+def gpus_of(config: RunConfig) -> int:
+    """How many GPUs one run can use: one for each node that is a process, or those that vLLM spreads its copy over, or one."""
+    if config.swarm is not None and not config.swarm.lockstep:
+        return config.swarm.nodes
+    return (config.engine.tensor_parallel or 1) if config.engine.kind == "vllm" else 1
 
 
 def check_counts(workers: int | None, threads: int | None) -> None:
