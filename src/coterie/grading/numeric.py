@@ -8,6 +8,7 @@ boxes (the last counts) and "= 800 \text{ ml}" outside a box are read, and sums 
 rounded values (0.333333 for 1/3) are not.
 """
 
+import functools
 import re
 from collections import deque
 from collections.abc import Sequence
@@ -87,8 +88,11 @@ def answer_number(text: str, boxed_only: bool = False) -> Number | None:
 
 def parse_number(text: str, units: bool = True) -> Number | None:
     """The number that the whole of `text` is, perhaps as the right side of an equation and, with `units`, before a unit."""
-    if len(text) > MAX_LENGTH:
-        return None
+    return _parsed(text, units) if len(text) <= MAX_LENGTH else None
+
+
+@functools.lru_cache(maxsize=4096)  # a group has one right answer, and its boxes hold few different numbers
+def _parsed(text: str, units: bool) -> Number | None:
     plain = _plain(text).strip().strip("$").strip()
     found = _WHOLE.fullmatch(plain.rpartition("=")[2].strip() if units else plain)
     return None if found is None or (found["unit"] and not units) else _number(found)
