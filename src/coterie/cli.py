@@ -1,5 +1,5 @@
-"""The command line: `coterie run`, `explain`, `eval`, `compare`, `crossplay`, `chat`, `recipes`, `settings`; `swarm` is in
-`cli_swarm`. Mistakes in what was given exit with 2."""
+"""The command line: `coterie run`, `explain`, `eval`, `crossplay`, `chat`, `recipes`, `settings`; `compare` and `plan` are in
+`cli_stats`, `swarm` in `cli_swarm`. Mistakes in what was given exit with 2."""
 
 import os
 import signal
@@ -14,6 +14,7 @@ from rich.padding import Padding
 from rich.text import Text
 
 from coterie import __version__
+from coterie.cli_stats import compare, plan
 from coterie.cli_swarm import swarm
 from coterie.types import CoterieError
 
@@ -24,6 +25,8 @@ app = App(
     help="Train small groups of language models to work together, and say honestly whether it worked. Begin with "
     "`coterie recipes`; `coterie run RECIPE --smoke` tries one in about a minute.",
 )
+app.command(compare)
+app.command(plan)
 app.command(swarm)
 console = Console(highlight=False)
 errors = Console(stderr=True, highlight=False)
@@ -69,6 +72,7 @@ def run(
     smoke: Annotated[bool, Flag] = False,
     workers: int | None = None,
     threads: int | None = None,
+    track: Annotated[tuple[str, ...], Several] = (),
     plugin: Plugins = (),
 ) -> int:
     """Play every arm of a recipe over its seeds, score the trained copies on held-out tasks, and print a verdict.
@@ -101,6 +105,8 @@ def run(
         Runs played at once, each in its own process; one a GPU when absent, or without GPUs one a core.
     threads
         CPU threads of each worker; the cores are shared out when absent.
+    track
+        Also send metrics to tensorboard, trackio or wandb; none of them can stop a run.
     plugin
         Python files that register kinds of their own (docs/write-a-protocol.md).
     """
@@ -108,8 +114,10 @@ def run(
     from coterie import running
     from coterie.recipe import load_recipe
     from coterie.report.terminal import print_results
+    from coterie.track.trackers import opener
 
     running.check_counts(workers, threads)
+    trackers = {name: opener(name) for name in track}
     file = load_recipe(recipe, plugin)
     if smoke:
         from coterie.smoke import plan_smoke, print_smoke, refuse
@@ -121,7 +129,7 @@ def run(
         plan = ex.plan(file, profile=profile, model=model, arms=arm, seeds=seeds, steps=steps, sets=set, out=out, cuda=cuda)
     todo = ex.prepare(plan, resume)
     running.announce(plan, todo, profile, console)
-    failures = running.play(todo, workers, threads, console)
+    failures = running.play(todo, workers, threads, console, trackers, errors)
     remedy = "their folders are kept" if smoke else "go on with --resume"
     code = running.report_failures(failures, len(todo), errors, remedy)
     if smoke:
@@ -192,56 +200,6 @@ def evaluate(
 
 
 @app.command
-def compare(
-    folder: Path,
-    /,
-    *,
-    recipe: str | None = None,
-    json: Path | None = None,
-    records: Path | None = None,
-    plugin: Plugins = (),
-) -> None:
-    """Compare the arms of finished runs over their seeds.
-
-    Parameters
-    ----------
-    folder
-        A folder of run folders (runs/talk-to-solve) or of committed records (recipes/talk-to-solve/results/MODEL).
-    recipe
-        The recipe that says which arm is the baseline; by default the one that the records name.
-    json
-        Also write the summary to this file.
-    records
-        Also copy the record of each finished run into this folder, as ARM-seedK.json, to be kept and compared later.
-    plugin
-        As in `coterie run`; plugins that the recipe names need not be given.
-    """
-    from coterie.experiment import summarise
-    from coterie.recipe import load_recipe
-    from coterie.records import write_json
-    from coterie.report.terminal import print_results
-    from coterie.results import keep_records, read_records
-
-    trained, untrained = read_records(folder)
-    named = recipe or next(iter([*trained, *untrained.values()]))["recipe"]
-    try:
-        known = load_recipe(named, plugin)
-    except CoterieError as error:
-        if recipe:
-            raise
-        raise CoterieError(
-            f"the runs in {folder} are of recipe {named}, which is not built in; give its file with --recipe"
-        ) from error
-    results = summarise(known, folder)
-    print_results(results, console)
-    if json:
-        write_json(json, results)
-    if records:
-        kept = keep_records(trained, untrained, records)
-        console.print(f"{kept} records are in {records}", markup=False, soft_wrap=True)
-
-
-@app.command
 def crossplay(folder: Path, /, *, arm: str, episodes: int = 1, tasks: int | None = None) -> None:
     """Score the copies of every finished seed of an arm, and the untrained base, each with each.
 
@@ -266,6 +224,30 @@ def crossplay(folder: Path, /, *, arm: str, episodes: int = 1, tasks: int | None
     console.print(crossplay_table(record))
     console.print(crossplay_means(record))
     console.print(f"written to {folder / f'crossplay-{arm}.json'} and .png", markup=False, soft_wrap=True)
+
+
+@app.command
+def track(folder: Path, /, *, to: Annotated[tuple[str, ...], Several]) -> None:
+    """Send the metrics and held-out scores of runs, finished or not, to trackers: what was not sent before.
+
+    Parameters
+    ----------
+    folder
+        A folder of run folders, for example runs/talk-to-solve.
+    to
+        tensorboard, trackio or wandb.
+    """
+    from coterie.runs import RunFolder
+    from coterie.track.follow import followed
+    from coterie.track.trackers import opener
+
+    trackers = {name: opener(name) for name in to}
+    runs = [RunFolder(file.parent) for file in sorted(folder.glob("*/metrics.jsonl"))]
+    if not runs:
+        raise CoterieError(f"{folder}: holds no run with metrics; give a folder of run folders, for example runs/talk-to-solve")
+    with followed(runs, trackers, errors):
+        pass
+    console.print(f"sent the metrics of {len(runs)} runs to {', '.join(trackers)}", markup=False)
 
 
 @app.command

@@ -1,7 +1,7 @@
 """What `coterie run` does with a plan: announce it, play its runs in worker processes, say which failed, show what came out."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,8 @@ from coterie.config import RunConfig
 from coterie.experiment import Experiment, Job
 from coterie.launch.local import Failure, default_workers, gpu_sets, play_runs
 from coterie.report.progress import Watcher
+from coterie.track.base import Open
+from coterie.track.follow import followed
 from coterie.types import CoterieError
 
 
@@ -38,15 +40,26 @@ def announce(plan: Experiment, todo: Sequence[Job], profile: str | None, console
         console.print(f"  {done} of {len(plan.jobs)} runs are finished already and are not played again", markup=False)
 
 
-def play(todo: Sequence[Job], workers: int | None, threads: int | None, console: Console) -> list[Failure]:
-    """Play all jobs, each worker with a GPU (or set of them) to itself where there are some."""
+def play(
+    todo: Sequence[Job],
+    workers: int | None,
+    threads: int | None,
+    console: Console,
+    trackers: Mapping[str, Open] | None = None,
+    errors: Console | None = None,
+) -> list[Failure]:
+    """Play all jobs, each worker with a GPU (or set of them) to itself where there are some. What a tracker has to say goes to
+    `errors`."""
     if not todo:
         return []
     about = todo[0].config
     cards = [] if about.model.device == "cpu" else gpu_sets(gpus(), os.environ.get("CUDA_VISIBLE_DEVICES"), gpus_of(about))
     crew = workers or default_workers(len(todo), len(cards))
     share = threads or (max(1, (os.cpu_count() or 1) // crew) if cards else 1)
-    with Watcher(console, [(job.folder, job.config.train.steps) for job in todo]) as watch:
+    with (
+        Watcher(console, [(job.folder, job.config.train.steps) for job in todo]) as watch,
+        followed([job.folder for job in todo if job.seed is not None], trackers or {}, errors or console),
+    ):
         return play_runs([job.folder for job in todo], crew, share, watch, cards)
 
 
