@@ -53,6 +53,8 @@ def _trackio() -> Open:
             config=dict(series.config),
             resume="allow",
             embed=False,
+            auto_log_gpu=False,
+            auto_log_cpu=False,
         )
         return Logged(run)
 
