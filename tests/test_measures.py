@@ -1,11 +1,12 @@
 import itertools
 import json
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coterie.measures import agree, highlights, numbers, others_numbers, private_numbers, talk_measures
+from coterie.measures import agree, highlights, numbers, others_numbers, private_numbers, talk_measures, unheard
 from coterie.types import BASE, POLICY, CoterieError, Episode, Message, Task
 
 TASK = Task(
@@ -172,3 +173,36 @@ def test_highlights_are_in_order_apart_and_complete(text, own):
     spans = highlights(text, own, ())
     assert all(end <= start for (_, end, _), (start, _, _) in itertools.pairwise(spans))
     assert frozenset().union(*(numbers(text[start:end]) for start, end, _ in spans)) == own & numbers(text)
+
+
+@pytest.mark.parametrize(
+    ("seat", "text", "heard", "made_up"),
+    [
+        ("B", "Ann has 1,200 cards.", [], True),
+        ("B", "Ann has 1,200 cards.", ["I hold 1200"], False),  # it was told
+        ("B", "So 300 * 4 = 1200", [], False),  # one step from 300, which it wrote, and its own 4
+        ("B", "1200 = 300 * 4", [], True),  # what comes after does not make it known
+        ("B", "Is it 1201, or 3, or day 10?", [], False),  # nobody's, its own, everybody's
+        ("A", "4 pens", [], True),
+        ("A", "3 + 1 = 4", [], False),
+        ("A", "0 and so 4", [], True),  # 0 divides nothing
+        ("A", "3 and 7 make 4", [], False),  # the difference
+        ("A", "12 / 3 = 4", [], False),
+        ("B", "120 a day is 1200", [], False),  # times the 10 of the question
+        ("A", "No numbers", [], False),
+        ("A", "9" * 5000 + " and 4", [], True),
+        ("reader 0", "1200", [], None),  # it has no facts of its own
+    ],
+)
+def test_numbers_that_a_seat_was_never_given(seat, text, heard, made_up):
+    assert unheard(say(seat, 0, text), TASK, heard) is made_up
+
+
+def test_the_share_of_messages_that_make_something_up():
+    """A says B's 4 before it has heard it; B's 4 is its own; A's last message has heard it; B's 1200 was never said."""
+    a1, b1, a2, b2 = chat("Have you 4?", "Yes, 4", "4", "1200").messages
+    told = (a1, replace(b1, heard=(0,)), replace(a2, heard=(0, 1)), replace(b2, heard=(0, 1, 2)))
+    episode = Episode("t", 0, {"A": POLICY, "B": BASE}, told, {}, None, {})
+    assert talk_measures([episode], {"t": TASK})["unheard"] == pytest.approx(2 / 4)
+    whole = Task("t", "", "7", "How many?", {})
+    assert talk_measures([episode], {"t": whole})["unheard"] is None

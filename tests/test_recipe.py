@@ -30,6 +30,11 @@ def test_arms_of_talk_to_solve_differ_in_delivery_only():
     assert {**off, "arm": ""} == {**chat, "arm": ""}
 
 
+def test_how_often_the_untrained_model_is_scored_is_no_condition_of_a_run():
+    assert config("evaluate.repeats=5").conditions() == config().conditions()
+    assert config("evaluate.episodes=7").conditions() != config().conditions()
+
+
 def test_the_published_profile_has_the_published_settings():
     """reference: section 1.3 and 5 of the published experiment."""
     c = config(profile="qwen-1.5b")

@@ -8,7 +8,7 @@ import pytest
 
 from coterie.experiment import declared
 from coterie.recipe import load_recipe, resolve
-from coterie.results import check_comparable, comparisons, keep_records, metric_of, read_records
+from coterie.results import check_comparable, comparisons, gather, keep_records, metric_of, read_records, rewards_by_arm
 from coterie.types import CoterieError
 
 TALK = load_recipe("talk-to-solve")
@@ -85,6 +85,94 @@ def test_a_difference_that_was_there_before_training_is_said():
     (row,) = comparisons(arms, "off", 0.05)
     assert row["untrained_delta"] == pytest.approx(0.16)
     assert "Before training it was +0.160, so training made +0.000 of it." in row["sentence"]
+
+
+PLANTED = {
+    "base": [0.50, 0.52, 0.49, 0.51, 0.50],
+    "better": [0.71, 0.70, 0.69, 0.73, 0.70],
+    "worse": [0.30, 0.33, 0.28, 0.32, 0.31],
+    "same": [0.505, 0.515, 0.495, 0.505, 0.50],
+    "copy": [0.50, 0.52, 0.49, 0.51, 0.50],
+    "slight": [0.53, 0.53, 0.53, 0.52, 0.55],  # alone p = 0.024
+}
+
+
+def gathered(scores, extra=None, **settings):
+    """The comparisons of a recipe whose arms have these scores, arm to seed to score; the first arm is the baseline."""
+    trained = [
+        {**record(seed=seed), "arm": arm, "model": "pocket", "sampling": {}, "score": score, **(extra or {})}
+        for arm, by_seed in scores.items()
+        for seed, score in by_seed.items()
+    ]
+    known = {"title": "", "question": "", "baseline": next(iter(scores)), "changes": dict.fromkeys(scores, "")}
+    rows = gather(trained, {}, min_effect=0.05, **known, **settings)["comparisons"]
+    return {(row["arm"], row["baseline"], row["metric"]): row for row in rows}
+
+
+def seeded(*names, first=17):
+    return {name: dict(enumerate(PLANTED[name], first)) for name in names}
+
+
+def test_planted_verdicts():
+    """A regression is said to have moved the wrong way, a gain to have moved, and two arms that do the same, no change, with what
+    these seeds would have seen."""
+    rows = gathered(seeded("base", "better", "worse", "same", "copy"))
+    found = {arm: row["verdict"] for (arm, _, _), row in rows.items()}
+    assert found == {
+        "better": "moved",
+        "worse": "moved the wrong way",
+        "same": "no change detected",
+        "copy": "no change detected",
+    }
+    same = rows["same", "base", "score"]
+    assert 0 < same["smallest_effect"] < 0.05
+    assert f"would have seen a change of {same['smallest_effect']:.3f}" in same["sentence"]
+    assert (same["equivalence"]["no_worse"], same["equivalence"]["equivalent"]) == (True, True)
+    assert "would have seen a change of 0.000" in rows["copy", "base", "score"]["sentence"]
+
+
+def test_a_planted_imbalance_of_seeds_is_unpaired_and_said():
+    scores = seeded("base") | seeded("better", first=30)
+    row = gathered(scores)["better", "base", "score"]
+    assert (row["paired"], row["p_method"], row["verdict"]) == (False, "Welch's t test, unpaired", "moved")
+    assert "not paired" in row["sentence"]
+    many = {"base": {17: 0.5, 18: 0.51}, "better": {seed: 0.7 + seed / 1000 for seed in range(17, 25)}}
+    assert gathered(many)["better", "base", "score"]["paired"] is False
+
+
+def test_one_planted_seed_is_unresolved():
+    row = gathered({"base": {17: 0.1}, "better": {17: 0.9}})["better", "base", "score"]
+    assert (row["verdict"], row["n"], row["p_t"], row["p_holm"]) == ("unresolved", 1, None, None)
+    assert "at least two seeds" in row["sentence"]
+
+
+def test_the_comparisons_of_one_metric_are_one_family():
+    """Alone `slight` moved; among four comparisons, one of them with another arm than the baseline, it is not settled."""
+    alone = gathered(seeded("base", "slight"))["slight", "base", "score"]
+    assert (alone["verdict"], alone["family"]) == ("moved", 1)
+    rows = gathered(seeded("base", "slight", "same", "copy"), also_against={"copy": ["same"], "base": ["slight"]})
+    assert len(rows) == 4
+    slight = rows["slight", "base", "score"]
+    assert (slight["verdict"], slight["family"]) == ("unresolved", 4)
+    assert slight["p_holm"] == pytest.approx(4 * alone["p_t"])
+    assert slight["interval"] == alone["interval"]
+    assert "among 4 comparisons" in slight["sentence"]
+
+
+def test_metrics_are_corrected_apart():
+    extra = {"cross_play": {"a": {"score": 0.5, "measures": {}}}}
+    rows = gathered(seeded("base", "slight"), metrics=["score", "cross_play"], extra=extra)
+    assert (rows["slight", "base", "score"]["family"], rows["slight", "base", "score"]["verdict"]) == (1, "moved")
+    assert rows["slight", "base", "cross_play"]["family"] == 1
+
+
+def test_rewards_by_task_come_from_runs_that_have_them():
+    with_rewards = record() | {"per_task": {"t": [1.0, 0.0]}}
+    assert rewards_by_arm([with_rewards]) == {"chat": {17: {"t": [1.0, 0.0]}}}
+    with pytest.raises(CoterieError, match="chat-seed17 holds no rewards by task"):
+        rewards_by_arm([record()])
+    with pytest.raises(CoterieError, match="chat-seed17 is a swarm"):
+        rewards_by_arm([with_rewards | {"swarm": {"reward": 1}}])
 
 
 def test_names_that_would_leave_the_folder_are_refused(tmp_path):

@@ -14,6 +14,8 @@ from rich.padding import Padding
 from rich.text import Text
 
 from coterie import __version__
+from coterie.cli_checks import check
+from coterie.cli_report import report
 from coterie.cli_stats import compare, plan
 from coterie.cli_swarm import swarm
 from coterie.types import CoterieError
@@ -25,9 +27,11 @@ app = App(
     help="Train small groups of language models to work together, and say honestly whether it worked. Begin with "
     "`coterie recipes`; `coterie run RECIPE --smoke` tries one in about a minute.",
 )
+app.command(check)
 app.command(compare)
 app.command(plan)
 app.command(swarm)
+app.command(report)
 console = Console(highlight=False)
 errors = Console(stderr=True, highlight=False)
 
@@ -139,6 +143,7 @@ def run(
         console.print()
         print_results(results, console)
         running.draw(results, plan.out, console)
+        running.report_checks(results, plan.out, console)
     return code
 
 

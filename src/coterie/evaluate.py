@@ -40,12 +40,13 @@ class Evaluation:
         }
 
 
-def evaluate(hall: Hall, tasks: Sequence[Task], cast: Cast, episodes: int) -> Evaluation:
+def evaluate(hall: Hall, tasks: Sequence[Task], cast: Cast, episodes: int, repeat: int = 0) -> Evaluation:
     """Play `episodes` of each task. The sampling noise is named by the hall's seed and the task, so that two arms of one seed
-    meet the same noise."""
+    meet the same noise. Another `repeat` has other noise: a second look at the same players."""
     start = time.perf_counter()
     seats = hall.protocol.seats
-    plans = [Plan(task, i, cast.players(seats, i, ("evaluate", task.id)), ("evaluate",)) for task in tasks for i in range(episodes)]
+    noise = ("evaluate", "repeat", repeat) if repeat else ("evaluate",)
+    plans = [Plan(task, i, cast.players(seats, i, ("evaluate", task.id)), noise) for task in tasks for i in range(episodes)]
     played = play(plans, hall)
     rewards: dict[str, list[float | None]] = {task.id: [] for task in tasks}
     for episode in played:

@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from coterie.arms import check_arms, declared
+from coterie.checks import as_json, over_chance
+from coterie.checks import check_folder as check_runs
 from coterie.config import RunConfig
 from coterie.recipe import Recipe, choose_arms, choose_profile, parse_overrides, resolve
 from coterie.records import write_json
@@ -142,7 +144,10 @@ def summarise(recipe: Recipe, folder: Path) -> dict[str, Any]:
 
 
 def write_results(recipe: Recipe, folder: Path) -> dict[str, Any]:
-    """Summarise a folder of runs and write its results.json."""
+    """Summarise a folder of runs, check each, and write its results.json."""
     results = summarise(recipe, folder)
+    trained, _ = read_records(folder)
+    if trained:
+        results |= {"over_chance": over_chance(trained), "checks": as_json(check_runs(folder))}
     write_json(folder / "results.json", results)
     return results

@@ -12,6 +12,7 @@ seen; a seat may write a partner's number by chance; and the words of a channel 
 import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from fractions import Fraction
 from typing import Any
 
 from coterie.grading.base import boxed
@@ -50,6 +51,43 @@ def others_numbers(task: Task, seat: Seat, published: bool = False) -> frozenset
     return _held(task, set(task.private) - {seat}, published) - _held(task, [seat], published) - numbers(task.ask, published)
 
 
+MOST_DIGITS = 20
+"""A number with more characters is not reckoned with: it is no quantity of a word problem, and exact arithmetic stays cheap."""
+
+
+def unheard(message: Message, task: Task, heard: Iterable[str]) -> bool | None:
+    """Whether `message` holds a number that its seat was never given: private to other seats, in none of the texts that it `heard`,
+    and not the result of one step of arithmetic (+, -, *, /) over numbers that it was given or wrote before it. None where the
+    other seats hold nothing that this one lacks.
+
+    A guess may meet such a number by chance, so read its share next to that of the same chat with the channel off.
+    """
+    secret = others_numbers(task, message.seat) if message.seat in task.private else frozenset()
+    if not secret:
+        return None
+    known = _held(task, [message.seat], False) | numbers(task.ask)
+    known = known.union(*(numbers(text) for text in heard))
+    secret -= known
+    if not secret & numbers(message.text):
+        return False
+    values = {Fraction(number) for number in known if len(number) <= MOST_DIGITS}
+    for found in _NUMBER.finditer(message.text):
+        number = _spelling(found.group())
+        if len(number) > MOST_DIGITS:
+            continue
+        if number in secret and not _one_step(values, Fraction(number)):
+            return True
+        values.add(Fraction(number))
+    return False
+
+
+def _one_step(values: Collection[Fraction], result: Fraction) -> bool:
+    """Whether two of `values` (or one of them twice) come to `result` by one of the four operations."""
+    return any(
+        result - a in values or a - result in values or (a != 0 and (result / a in values or a * result in values)) for a in values
+    )
+
+
 def highlights(text: str, own_numbers: Collection[str], others_numbers: Collection[str]) -> list[tuple[int, int, str]]:
     """Where `text` holds private numbers: `(start, end, kind)` in order, kind "own" (sent) or "others" (used)."""
     spans = []
@@ -84,6 +122,7 @@ def talk_measures(episodes: Iterable[Episode], tasks_by_id: Mapping[str, Task], 
 
     shared: of a seat's private numbers, the share that its non-final messages say; mean over episodes and seats that have some.
     used: of the numbers that only others hold, the share that a seat's final message says; mean likewise.
+    unheard: share of the messages that hold a number which their seat was never given (`unheard`).
     asked: share of seats' first messages with a "?". agree: share of episodes whose final messages give one answer.
     message_chars, message_tokens: mean length of non-final messages; final_chars, final_tokens: of final ones. Tokens are those
     sampled, the end-of-message token included. cut: share of messages that the cap ended; cut_by_turn: by turn. boxed: share of
@@ -118,7 +157,7 @@ def talk_measures(episodes: Iterable[Episode], tasks_by_id: Mapping[str, Task], 
         if episode.reward is not None:
             values["reward"].append(episode.reward)
         values["errors"].append(bool(episode.errors))
-    names = ("shared", "used", "asked", "agree", "boxed", "reward", "cut")
+    names = ("shared", "used", "unheard", "asked", "agree", "boxed", "reward", "cut")
     lengths = ("message_chars", "message_tokens", "final_chars", "final_tokens")
     return {
         "episodes": len(values["errors"]),
@@ -130,8 +169,9 @@ def talk_measures(episodes: Iterable[Episode], tasks_by_id: Mapping[str, Task], 
 
 
 def _exchange(episode: Episode, task: Task, published: bool, values: dict[str, list[float]]) -> None:
-    """Adds what each seat shared, used and asked in one episode. A seat without facts of its own shares and uses nothing: where
-    all are given the whole problem nothing is private, and a board's writers and readers hold facts under other names."""
+    """Adds what each seat shared, used, asked and made up in one episode. A seat without facts of its own shares and uses nothing:
+    where all are given the whole problem nothing is private, and a board's writers and readers hold facts under other names."""
+    texts = {message.turn: message.text for message in episode.messages}
     by_seat: dict[Seat, list[Message]] = defaultdict(list)
     for message in episode.messages:
         by_seat[message.seat].append(message)
@@ -144,6 +184,10 @@ def _exchange(episode: Episode, task: Task, published: bool, values: dict[str, l
             if wanted and said:
                 heard = frozenset().union(*(numbers(text, published) for text in said))
                 values[name].append(len(wanted & heard) / len(wanted))
+        for message in messages:
+            invented = unheard(message, task, (texts[turn] for turn in message.heard))
+            if invented is not None:
+                values["unheard"].append(invented)
         if not messages[0].final:
             values["asked"].append("?" in messages[0].text)
 

@@ -12,6 +12,8 @@ from coterie.records import read_json, write_json
 from coterie.runs import RunFolder, versions
 from coterie.stats.compare import compare
 from coterie.stats.comparison import as_row
+from coterie.stats.holm import corrected
+from coterie.stats.variance import Rewards
 from coterie.types import CoterieError
 
 NEEDED = {"recipe", "profile", "arm", "seed", "score", "steps", "conditions", "cross_play"}
@@ -158,15 +160,24 @@ def gather(
         "sampling": some["sampling"],
         "baseline": baseline,
         "arms": arms,
-        "comparisons": [
-            row
-            for metric in metrics
-            for reference, others in ((baseline, None), *(also_against or {}).items())
-            for row in comparisons(arms, reference, min_effect, metric, others)
-        ],
+        "comparisons": [row for metric in metrics for row in comparisons(arms, baseline, min_effect, metric, also_against)],
         "versions": some.get("versions", versions()),
         "machine": some.get("machine"),
     }
+
+
+def rewards_by_arm(trained: Sequence[dict[str, Any]]) -> dict[str, dict[int, Rewards]]:
+    """Arm to seed to the reward of every held-out episode, by task. Raises `CoterieError` for records without them, and for swarms:
+    what they keep for a task are the answers of different nodes, not repeated episodes of one policy."""
+    found: dict[str, dict[int, Rewards]] = {}
+    for record in trained:
+        name = run_name(record["arm"], record["seed"])
+        if record.get("swarm"):
+            raise CoterieError(f"{name} is a swarm: its answers to a task are of different nodes, so they are no repeated episodes")
+        if not record.get("per_task"):
+            raise CoterieError(f"{name} holds no rewards by task (per_task); play it again, or leave it out")
+        found.setdefault(record["arm"], {})[record["seed"]] = record["per_task"]
+    return found
 
 
 def metric_of(run: Mapping[str, Any], metric: str) -> float | None:
@@ -184,22 +195,29 @@ def metric_of(run: Mapping[str, Any], metric: str) -> float | None:
 
 
 def comparisons(
-    arms: dict[str, Any], baseline: str, min_effect: float, metric: str = "score", others: Sequence[str] | None = None
+    arms: dict[str, Any],
+    baseline: str,
+    min_effect: float,
+    metric: str = "score",
+    also_against: Mapping[str, Sequence[str]] | None = None,
 ) -> list[dict[str, Any]]:
-    """Every arm, or those named by `others`, against the baseline, by a metric over the seeds."""
+    """Every arm against the baseline, and what `also_against` names, by a metric over the seeds: one family for Holm's
+    correction."""
     scores = {
         arm: {int(seed): value for seed, run in of["seeds"].items() if (value := metric_of(run, metric)) is not None}
         for arm, of in arms.items()
     }
+    wanted = [(baseline, arm) for arm in scores]
+    wanted += [(reference, arm) for reference, others in (also_against or {}).items() for arm in scores if arm in others]
+    pairs = [(one, arm) for one, arm in dict.fromkeys(wanted) if arm != one and scores.get(one) and scores[arm]]
+    family = corrected([compare(scores[one], scores[arm], min_effect=min_effect) for one, arm in pairs])
     rows = []
-    for arm, of_arm in scores.items():
-        if arm != baseline and (others is None or arm in others) and scores.get(baseline) and of_arm:
-            found = compare(scores[baseline], of_arm, min_effect=min_effect)
-            if metric == "score":
-                row = _with_start(as_row(found, arm, baseline), _untrained(arms[arm]), _untrained(arms[baseline]))
-            else:
-                row = as_row(found, f"{arm}, {metric},", baseline) | {"arm": arm}
-            rows.append({**row, "metric": metric})
+    for (reference, arm), found in zip(pairs, family, strict=True):
+        if metric == "score":
+            row = _with_start(as_row(found, arm, reference), _untrained(arms[arm]), _untrained(arms[reference]))
+        else:
+            row = as_row(found, f"{arm}, {metric},", reference) | {"arm": arm}
+        rows.append({**row, "metric": metric})
     return rows
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from rich.console import Console
 
+from coterie.checks import faults
 from coterie.config import RunConfig
 from coterie.experiment import Experiment, Job
 from coterie.launch.local import Failure, default_workers, gpu_sets, play_runs
@@ -83,6 +84,14 @@ def report_failures(failures: Sequence[Failure], count: int, errors: Console, re
     if failures:
         errors.print(f"coterie: {len(failures)} of {count} runs did not finish; {remedy}.")
     return (2 if all(f.kind == "user" for f in failures) else 1) if failures else 0
+
+
+def report_checks(results: Mapping[str, Any], out: Path, console: Console) -> None:
+    """One line when a check of any run found a fault."""
+    found, runs = faults(results.get("checks", {}))
+    if found:
+        said = f"{found} check{'s' * (found > 1)} of {runs} run{'s' * (runs > 1)} found something; `coterie check {out}` shows them"
+        console.print(said, markup=False, soft_wrap=True)
 
 
 def draw(results: dict[str, Any], out: Path, console: Console) -> None:

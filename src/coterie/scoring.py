@@ -13,6 +13,8 @@ from coterie.casts.self_play import FixedCast, SelfPlay
 from coterie.evaluate import cross_casts, episode_record, evaluate
 from coterie.records import read_lines, write_json, write_text
 from coterie.runs import RunFolder, machine, versions
+from coterie.tasks.overlap import overlap
+from coterie.types import Task
 
 
 def record_of(stage: Stage, folder: RunFolder) -> tuple[dict[str, Any], list[dict[str, Any]]]:
@@ -45,7 +47,10 @@ def cost_of(metrics: Sequence[Mapping[str, Any]]) -> dict[str, int]:
 
 
 def score_run(stage: Stage) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """The held-out part of a run's record (its own score, per task, cross-play, other protocols), and some conversations."""
+    """The held-out part of a run's record (its own score, per task, cross-play, other protocols), and some conversations.
+
+    An untrained run also has `repeats`: its score, and that of further evaluations of the same model under other noise.
+    """
     config, hall, held_out = stage.config, stage.evaluation_hall, stage.tasks.held_out
     episodes = config.evaluate.episodes
     of = evaluate(hall, held_out, SelfPlay(), episodes)
@@ -58,6 +63,10 @@ def score_run(stage: Stage) -> tuple[dict[str, Any], list[dict[str, Any]]]:
         name: evaluate(replace(hall, protocol=other.protocol), other.held_out, SelfPlay(), episodes).record()
         for name, other in stage.also.items()
     }
+    repeats = {}
+    if not config.train.steps:
+        others = [evaluate(hall, held_out, SelfPlay(), episodes, repeat).score for repeat in range(1, config.evaluate.repeats)]
+        repeats = {"repeats": [of.score, *others]}
     record = {
         "recipe": config.recipe,
         "profile": config.profile,
@@ -72,8 +81,17 @@ def score_run(stage: Stage) -> tuple[dict[str, Any], list[dict[str, Any]]]:
         "steps": config.train.steps,
         "train_tasks": len(stage.tasks.train),
         "skipped_tasks": stage.tasks.skipped,
+        "overlap": overlap(stage.tasks),
+        **repeats,
         "per_task": {id: list(rewards) for id, rewards in of.per_task.items()},
         "versions": versions(),
         "machine": machine(),
     }
-    return record, [episode_record(e) for e in of.episodes[: config.evaluate.sample_episodes]]
+    tasks = {task.id: task for task in held_out}
+    sample = of.episodes[: config.evaluate.sample_episodes]
+    return record, [{**episode_record(e), **given(tasks[e.task_id])} for e in sample]
+
+
+def given(task: Task) -> dict[str, Any]:
+    """What the seats of a conversation were given to read, so that it can be understood without the task set."""
+    return {"ask": task.ask, "question": task.question, "facts": {seat: list(facts) for seat, facts in task.private.items()}}

@@ -26,7 +26,7 @@ NODES = 2
 SIZES: dict[str, dict[str, int]] = {
     "train": {"steps": STEPS, "tasks_per_step": 2, "checkpoint_every": STEPS},
     "tasks": {"train": 16, "held_out": 4},
-    "evaluate": {"episodes": 1},
+    "evaluate": {"episodes": 1, "repeats": 1},
 }
 """Upper bounds of the recipe's own sizes."""
 

@@ -10,7 +10,7 @@ import pytest
 from tests.commands import cli, fresh_kinds, here, tiny  # noqa: F401 (fixtures)
 
 DOCS = Path(__file__).parents[2] / "docs"
-PAGES = ("write-a-protocol", "write-a-credit-rule", "bring-your-own-tasks", "swarm")
+PAGES = ("write-a-protocol", "write-a-credit-rule", "bring-your-own-tasks", "swarm", "statistics")
 _FENCE = re.compile(r'^```(\w+)(?: title="([^"]+)")?\n(.*?)^```$', re.MULTILINE | re.DOTALL)
 
 

@@ -47,6 +47,10 @@ def test_run_compare_eval_and_chat(cli, tmp_path):
     (comparison,) = results["comparisons"]
     assert (comparison["arm"], comparison["baseline"], comparison["n"]) == ("chat", "off", 2)
     assert comparison["verdict"] in text
+    assert results["checks"].keys() == {"off-seed17", "off-seed18", "chat-seed17", "chat-seed18"}
+    faults = [check for of_run in results["checks"].values() for check in of_run if check["status"] == "fault"]
+    assert ("found something" in text) == bool(faults)
+    assert results["over_chance"]["chat"]["off"] == "off"
     assert (out / "learning-curves.png").read_bytes().startswith(b"\x89PNG")
     run = out / "chat-seed17"
     assert {"config.toml", "run.json", "metrics.jsonl", "episodes.jsonl", "evaluation.jsonl", "result.json"} <= {

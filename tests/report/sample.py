@@ -4,6 +4,7 @@ import math
 import random
 
 from coterie.stats.compare import as_row, compare
+from coterie.stats.holm import corrected
 
 SCORES = {
     "off": {17: 0.0375, 18: 0.025, 19: 0.0242},
@@ -48,6 +49,8 @@ def run(arm: str, seed: int) -> dict:
 
 def results() -> dict:
     finished = {arm: {s: v for s, v in by_seed.items() if v is not None} for arm, by_seed in SCORES.items()}
+    others = [arm for arm in finished if arm != "off"]
+    family = corrected([compare(finished["off"], finished[arm]) for arm in others])
     return {
         "recipe": "talk-to-solve",
         "question": "Do two copies that each hold half of a problem learn to talk?",
@@ -56,6 +59,6 @@ def results() -> dict:
         "metric": "team reward",
         "baseline": "off",
         "arms": {arm: {"change": CHANGE[arm], "seeds": {str(s): run(arm, s) for s in SCORES[arm]}} for arm in SCORES},
-        "comparisons": [as_row(compare(finished["off"], finished[arm]), arm, "off") for arm in finished if arm != "off"],
+        "comparisons": [as_row(one, arm, "off") for arm, one in zip(others, family, strict=True)],
         "versions": {},
     }

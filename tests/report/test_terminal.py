@@ -48,7 +48,7 @@ def test_text_of_the_file_is_not_markup(results):
 def test_comparisons(results):
     text = show(comparisons_table(results))
     assert "against off" in text
-    assert line(text, "chat  ") == ["chat", "+0.269", "-0.056", "to", "+0.595", "0.25", "3", "0.428", "5", "unresolved"]
+    assert line(text, "chat  ") == ["chat", "+0.269", "-0.056", "to", "+0.595", "0.14", "3", "0.428", "5", "unresolved"]
 
 
 def test_a_comparison_of_one_seed_has_no_interval(results):

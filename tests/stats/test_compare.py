@@ -75,25 +75,53 @@ def test_interval_decides_and_p_does_not():
 
 
 def test_one_pair_is_unresolved_and_shows_its_difference():
-    c = compare({17: 0.1, 18: 0.2}, {17: 0.3, 20: 0.9})
+    c = compare({17: 0.1, 18: 0.2, 20: 0.9}, {17: 0.3})
     assert c.delta == pytest.approx(0.2)
-    assert (c.n, c.interval, c.p, c.sd, c.verdict, c.left_out) == (1, None, None, None, "unresolved", (18, 20))
+    assert (c.n, c.interval, c.p, c.p_t, c.sd, c.verdict, c.left_out) == (1, None, None, None, None, "unresolved", (18, 20))
     assert "no interval" in sentence(c, "a", "b")
     assert "seeds 18, 20" in sentence(c, "a", "b")
+
+
+@pytest.mark.parametrize(
+    ("base", "arm", "paired", "n"),
+    [
+        ([1, 2, 3], [1, 2, 3], True, 3),
+        ([1, 2, 3], [1, 2, 3, 4], True, 3),  # the fourth is not done yet
+        ([1, 2, 3], [2, 3, 4], True, 2),
+        ([1, 2, 3], [1, 2, 3, 4, 5, 6], True, 3),
+        ([1, 2, 3], [1, 2, 3, 4, 5, 6, 7], False, 3),  # pairing would throw away more than half of an arm
+        ([1, 2], [2, 3], False, 2),  # one pair shows nothing, and four runs do
+        ([1, 2, 3], [4, 5, 6], False, 3),
+        ([1], [1, 2, 3], True, 1),
+        ([1], [2, 3], False, 1),
+    ],
+)
+def test_seeds_are_paired_where_most_of_them_match(base, arm, paired, n):
+    """By the seeds alone, never by the scores; and both ways round."""
+    rng = np.random.default_rng(1)
+    one, other = ({seed: float(rng.random()) for seed in seeds} for seeds in (base, arm))
+    for c in (compare(one, other), compare(other, one)):
+        assert (c.paired, c.n) == (paired, n)
+        assert ("not paired" in sentence(c, "a", "b")) != paired
+    if not paired and n > 1:
+        oracle = stats.ttest_ind(list(other.values()), list(one.values()), equal_var=False)
+        assert compare(one, other).interval == pytest.approx(tuple(oracle.confidence_interval()))
 
 
 def test_equal_differences_give_a_point_and_no_verdict():
     """With few held-out tasks two seeds often agree by chance: one time in ten with 8 tasks and no effect at all."""
     c = compare({1: 0.1, 2: 0.2, 3: 0.15}, {1: 0.4, 2: 0.5, 3: 0.45})
     assert c.interval == pytest.approx((0.3, 0.3))
-    assert (c.sd, c.verdict, c.seeds_needed, c.smallest_effect) == (0.0, "unresolved", 2, 0.0)
+    assert (c.sd, c.verdict, c.seeds_needed, c.smallest_effect, c.p_t) == (0.0, "unresolved", 2, 0.0, None)
     assert "is a point" in sentence(c, "a", "b")
 
 
 def test_no_difference_at_all_is_no_change_even_through_rounding():
     c = compare({1: 0.1 + 0.2, 2: 0.5}, {1: 0.3, 2: 0.5})
     assert (c.delta, c.interval, c.sd, c.p, c.seeds_needed, c.verdict) == (0.0, (0.0, 0.0), 0.0, 1.0, None, "no change detected")
-    assert "is the same" in sentence(c, "a", "b")
+    assert c.p_t == 1.0
+    for part in ("is the same", "would have seen a change of 0.000"):
+        assert part in sentence(c, "a", "b")
 
 
 def test_no_change_needs_a_design_that_could_have_seen_the_effect():
@@ -161,9 +189,11 @@ def test_row_survives_json():
 def test_agrees_with_scipy(pairs):
     baseline, arm = ({seed: pair[side] for seed, pair in enumerate(pairs)} for side in (0, 1))
     differences = np.round([b - a for a, b in pairs], 12)
-    assume(np.std(differences) > 0)
+    assume(len(set(differences)) > 1)  # the sd of equal ones is not 0 to the last bit
     c = compare(baseline, arm)
-    assert c.interval == pytest.approx(tuple(stats.ttest_1samp(differences, 0).confidence_interval()), abs=1e-12)
+    student = stats.ttest_1samp(differences, 0)
+    assert c.interval == pytest.approx(tuple(student.confidence_interval()), abs=1e-12)
+    assert c.p_t == pytest.approx(student.pvalue, rel=1e-6)
     oracle = stats.permutation_test((differences,), np.mean, permutation_type="samples", n_resamples=math.inf, vectorized=True)
     assert c.p == pytest.approx(min(1.0, oracle.pvalue))
     assert c.p >= 2 / 2 ** len(pairs)

@@ -33,6 +33,15 @@ def test_seeds_for_power_matches_the_printed_tables(d, n):
     assert power.seeds_for_power(-d, 1.0) == n
 
 
+@pytest.mark.parametrize(("d", "n"), [(0.5, 64), (0.8, 26), (1.0, 17)])
+def test_unpaired_seeds_match_the_printed_tables(d, n):
+    # Two-sample t test with equal variances, two-sided 0.05, power 0.8, in each arm: power.t.test.
+    assert power.welch_seeds_for_power(d, (1.0, 1.0)) == n
+    assert power.welch_seeds_for_power(-d, (1.0, 1.0)) == n
+    assert power.welch_seeds_for_power(0.0, (1.0, 1.0)) is None
+    assert power.welch_seeds_for_power(d, (0.0, 0.0)) == 2
+
+
 @quick
 @given(st.floats(0.01, 5), st.floats(0.01, 5))
 def test_seeds_for_power_is_the_smallest(effect, sd):

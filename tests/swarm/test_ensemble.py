@@ -82,6 +82,8 @@ def test_the_record_is_made_of_its_nodes(played):
     assert record["cost"]["episodes"] == sum(m["episodes"] for m in lines)
     assert [line["step"] for line in read_lines(played.metrics_file)] == [1, 2, 3]
     assert set(record["specialties"]) == {"sums", "differences"}
+    assert record["overlap"]["questions"] == 0
+    assert "repeats" not in record
 
 
 def test_the_untrained_model_is_scored_once_for_each_kind_of_node(tmp_path):
@@ -90,6 +92,7 @@ def test_the_untrained_model_is_scored_once_for_each_kind_of_node(tmp_path):
     record = read_json(folder.result_file)
     assert record["steps"] == 0
     assert record["episodes"] == 4 * 2  # held-out tasks, episodes of each
+    assert (len(record["repeats"]), record["repeats"][0]) == (3, record["score"])
     assert not (folder.path / "nodes").exists()
 
 

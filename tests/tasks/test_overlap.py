@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coterie.tasks.base import TaskSet
-from coterie.tasks.overlap import check_overlap, normalise
+from coterie.tasks.overlap import check_overlap, normalise, overlap, template
 from coterie.types import CoterieError, Task
 
 
@@ -70,3 +70,37 @@ def test_duplicates_on_one_side_are_allowed_and_long_lists_are_cut():
     check_overlap(TaskSet(train=(task("a", "one"), task("b", "one")), held_out=(task("c", "two"), task("d", "two"))))
     with pytest.raises(CoterieError, match=r"^7 of 7 .*h4 \(= t4\), …; remove"):
         check_overlap(TaskSet(tuple(task(f"t{i}", str(i)) for i in range(7)), tuple(task(f"h{i}", str(i)) for i in range(7))))
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("Ann has 3 pens.", "Bob has 1,200 pens."),
+        ("Then Mary Ann Lee pays $5.", "Then Bob pays $17.50"),
+        ("At noon Ann's pens are 1/2 full", "At noon Élodie’s pens are 3/4 full."),
+    ],
+)
+def test_the_same_template(one, other):
+    assert template(one) == template(other)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [("Ann has 3 pens.", "Ann has 3 cards."), ("3 + 4", "3 * 4"), ("Ann and Bob", "Ann or Bob"), ("so Ann ran", "so she ran")],
+)
+def test_another_template(one, other):
+    assert template(one) != template(other)
+
+
+def test_overlap_counts_questions_and_templates():
+    tasks = TaskSet(
+        train=(task("a", "Ann has 3 pens. How many?"), task("b", "Bob ran 4 miles.")),
+        held_out=(
+            task("c", "ann HAS 3 pens, how many"),  # the question; without capitals it has another template
+            task("d", "Cal has 5 pens. How many?"),
+            task("e", "Dan ran 17 miles."),
+            task("f", "Eve sang."),
+        ),
+    )
+    assert overlap(tasks) == {"questions": 1, "templates": 2 / 4}
+    assert overlap(TaskSet(train=(), held_out=())) == {"questions": 0, "templates": None}

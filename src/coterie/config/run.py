@@ -27,6 +27,8 @@ class EvaluateConfig(Config):
     """Episodes per held-out task."""
     before: bool = True
     """Also score the untrained model (once per arm, shared by its seeds)."""
+    repeats: Count = 3
+    """How often the untrained model is scored, each time under other noise: how far a score moves when nothing was learned."""
     cross_play: bool = True
     """Also score the trained copy in each seat with a partner in every other, where a protocol has several seats."""
     partners: tuple[str, ...] = ("base",)
@@ -84,6 +86,7 @@ class RunConfig(Config):
             settings["train"].pop(key)
         settings["evaluate"].pop("sample_episodes")
         settings["evaluate"].pop("before")
+        settings["evaluate"].pop("repeats")  # of the untrained model, beside its score
         # vLLM cannot take our sampling noise, so its messages are not those of the other engines
         settings["noise"] = "vllm" if self.engine.kind == "vllm" else "shared"
         settings["model"].pop("device")

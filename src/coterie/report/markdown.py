@@ -97,7 +97,7 @@ def _comparisons(results: Results) -> str:
     for row in results.get("comparisons") or []:
         low, high = row.get("interval") or (None, None)
         interval = "–" if number(low) is None else f"{low:+.3f} to {high:+.3f}"
-        p, by = number(row.get("p")), row.get("metric", "score")
+        p, by = number(row.get("p_holm")), row.get("metric", "score")
         rows.append(
             [
                 f"{row['arm']} − {row['baseline']}" + ("" if by == "score" else f", {by}"),
@@ -109,7 +109,7 @@ def _comparisons(results: Results) -> str:
                 f"**{row['verdict']}**",
             ]
         )
-    return _table(["comparison", "change", "95 % interval", "p", "seeds", "could see", "verdict"], rows) if rows else ""
+    return _table(["comparison", "change", "95 % interval", "p (Holm)", "seeds", "could see", "verdict"], rows) if rows else ""
 
 
 def _made_with(results: Results) -> str:

@@ -117,14 +117,15 @@ def _arm_table(results: Results, arms: list[str], columns: list[Column]) -> Tabl
 def comparisons_table(results: Results) -> RenderableType:
     """Comparisons as rows: the change in score, its interval over seeds, p, paired seeds, and what these seeds could see.
 
-    `could see` is the smallest change that these seeds would have seen with 80 % power, `needs` the number of seeds that would see
-    the observed change with 80 % power, both taking the observed spread as the true one.
+    `p Holm` is the t test's p corrected among all comparisons by the same metric, which the verdict goes by. `could see` is the
+    smallest change that these seeds would have seen with 80 % power, `needs` the number of seeds that would see the observed change
+    with 80 % power, both alone and taking the observed spread as the true one.
     """
     rows = results.get("comparisons") or []
     baselines = {str(row.get("baseline")) for row in rows}
     table = Table(header_style="bold", box=None, pad_edge=False)
     table.add_column(Text(f"against {baselines.pop()}" if len(baselines) == 1 else "arm − baseline"), overflow="fold")
-    for head in ("change", "interval", "p", "seeds", "could see", "needs"):
+    for head in ("change", "interval", "p Holm", "seeds", "could see", "needs"):
         table.add_column(head, justify="right", no_wrap=True)
     table.add_column("verdict", min_width=11)
     for row in rows:
@@ -135,7 +136,7 @@ def comparisons_table(results: Results) -> RenderableType:
             Text(name if by == "score" else f"{name}, {by}"),
             _signed(number(row.get("delta"))),
             _interval(row.get("interval")),
-            _p(number(row.get("p"))),
+            _p(number(row.get("p_holm"))),
             _whole(number(row.get("n"))).append("" if row.get("paired", True) else " unpaired"),
             _score(number(row.get("smallest_effect"))),
             _whole(number(row.get("seeds_needed"))),

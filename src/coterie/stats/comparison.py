@@ -17,12 +17,12 @@ class Comparison:
     `n` counts paired seeds; where the runs are not paired (`paired` False) it is the smaller arm's number of seeds. `sd` is the
     sample standard deviation of a per-seed difference (unpaired: the root of the summed `variances` of the arms).
 
-    `p` with its `p_method` stands beside the interval; `p_t` is the two-sided t test's, which agrees with the interval, and `p_holm`
-    the same corrected for the `family` of comparisons that it was made among (`stats.holm`; a family of 1 until then).
+    `p` with its `p_method` stands beside the interval; `p_t` is the two-sided t test's, which agrees with the interval, and
+    `p_holm` the same corrected for the `family` of comparisons that it was made among (`stats.holm`; a family of 1 until then).
 
     `seeds_needed` paired seeds would detect the observed `delta` with 80 % power (unpaired: seeds in each arm), None when that is
-    undefined; `seeds_to_settle` would detect the larger of `delta` and `min_effect`, among the whole family, so that some verdict but
-    "unresolved" becomes likely; `smallest_effect` is what these seeds would have seen with 80 % power, alone.
+    undefined; `seeds_to_settle` would detect the larger of `delta` and `min_effect`, among the whole family, so that some verdict
+    but "unresolved" becomes likely; `smallest_effect` is what these seeds would have seen with 80 % power, alone.
 
     `left_out` holds seeds that only one arm has. `interval`, the p values, `sd`, the planning figures and `equivalence` (against a
     margin of `min_effect`) are None with too few seeds; `p_t` and `equivalence` also where all differences are the same.
@@ -119,7 +119,8 @@ def _meaning(c: Comparison) -> str:
         return "Train at least two seeds in both arms; three or more give an interval that can be of use."
     if c.sd == 0:
         same = "this difference" if c.delta else "the same score in both arms"
-        return f"Every seed gave exactly {same}, so the interval is a point; check that the runs really differ."
+        seen = f"; by this spread they would have seen a change of {c.smallest_effect:.3f}" if c.delta == 0 else ""
+        return f"Every seed gave exactly {same}, so the interval is a point{seen}; check that the runs really differ."
     if c.verdict == "no change detected":
         return f"These seeds would have seen a change of {c.smallest_effect:.3f} four times in five."
     if c.verdict == "unresolved":
@@ -142,6 +143,9 @@ def _no_worse(c: Comparison) -> str:
     if e is None or abs(c.delta) >= e.margin:
         return ""
     low, high = e.interval
-    no_worse, equivalent = ("shown" if shown else "not shown" for shown in (e.no_worse, e.equivalent))
-    level = f"{100 * (1 - 2 * e.alpha):g} % interval {low:+.3f} to {high:+.3f}"
-    return f"No worse than by {e.margin:g}: {no_worse}; within {e.margin:g} either way: {equivalent} ({level})."
+    level = f"({100 * (1 - 2 * e.alpha):g} % interval {low:+.3f} to {high:+.3f})"
+    if e.equivalent:
+        return f"Shown: no worse by {e.margin:g}, and the same within {e.margin:g} {level}."
+    if e.no_worse and c.verdict != "moved":
+        return f"Shown: no worse by {e.margin:g}; not shown: the same within {e.margin:g} {level}."
+    return f"Not shown: no worse by {e.margin:g} {level}." if c.verdict == "no change detected" else ""

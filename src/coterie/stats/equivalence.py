@@ -9,7 +9,8 @@ here turn the burden of proof round: the null hypothesis is that the arms do dif
 
 Failing to refute shows nothing: it is said as "not shown", never as "worse".
 
-Source: Schuirmann (1987), J. Pharmacokinetics and Biopharmaceutics 15; Lakens (2017), Social Psychological and Personality Science 8.
+Source: Schuirmann (1987), J. Pharmacokinetics and Biopharmaceutics 15; Lakens (2017), Social Psychological and Personality Science
+8.
 """
 
 import math

@@ -80,9 +80,7 @@ def seeds_for_power(effect: float, sd: float, power: float = POWER, alpha: float
     return _seeds(effect, sd, lambda n: power_of_t(effect / sd * math.sqrt(n), n - 1, alpha) >= power)
 
 
-def welch_seeds_for_power(
-    effect: float, variances: Sequence[float], power: float = POWER, alpha: float = 0.05
-) -> int | None:
+def welch_seeds_for_power(effect: float, variances: Sequence[float], power: float = POWER, alpha: float = 0.05) -> int | None:
     """Seeds in each of two unpaired arms of equal size at which Welch's interval excludes zero with probability `power`, given the
     variance of a seed's score in either arm; None for no effect."""
     total = sum(variances)

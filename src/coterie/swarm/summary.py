@@ -51,6 +51,8 @@ def merge(config: RunConfig, records: Sequence[Record], metrics: Sequence[Sequen
         "seconds": round(sum(r["seconds"] for r in records), 2),
         "per_task": {id: [reward for r in records for reward in r["per_task"][id]] for id in first["per_task"]},
         "specialties": average([r["specialties"] for r in records]),
+        "overlap": {key: max(r["overlap"][key] for r in records) for key in first["overlap"]},
+        **({"repeats": average([r["repeats"] for r in records])} if "repeats" in first else {}),
         **trained,
         "swarm": summary(records, metrics),
     }

@@ -7,6 +7,7 @@ one compares `Task.question`, which every task has, and its tests plant a duplic
 import re
 import unicodedata
 from collections import defaultdict
+from typing import Any
 
 from coterie.tasks.base import TaskSet
 from coterie.types import CoterieError
@@ -15,6 +16,8 @@ _DASH = re.compile("[‐‑‒–—−-]")
 _HYPHEN = re.compile(r"(?<=[^\W\d_])-(?=[^\W\d_])")
 _DROPPED = re.compile(r"""[.,;:?!'"`´‘’“”„«»…¿¡\s]+""")
 _AROUND_SYMBOL = re.compile(r"\s*([^\w\s])\s*")
+_NUMBER = re.compile(r"[0-9]+(?:[.,][0-9]+)*")
+_WORDS = re.compile(r"[^\W\d_]+(?:\s+[^\W\d_]+)*")
 
 
 def normalise(question: str) -> str:
@@ -26,6 +29,33 @@ def normalise(question: str) -> str:
     text = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", question).casefold())
     text = _DROPPED.sub(" ", _DASH.sub("-", text))
     return _HYPHEN.sub(" ", _AROUND_SYMBOL.sub(r"\1", text)).strip()
+
+
+def template(question: str) -> str:
+    """`question` as a form to be filled in: every number in digits is 0, and every run of capitalised words is one name; then
+    normalised. Two questions with one template are one problem told with other numbers about other people.
+
+    A capital begins sentences too, so their first words are taken for names; number words ("twice") and pronouns stay.
+    """
+
+    def unnamed(found: re.Match[str]) -> str:
+        kept = ["x" if word[0].isupper() else word for word in found.group().split()]
+        return " ".join(word for i, word in enumerate(kept) if not (word == "x" and i and kept[i - 1] == "x"))
+
+    return normalise(_WORDS.sub(unnamed, _NUMBER.sub("0", question)))
+
+
+def overlap(task_set: TaskSet) -> dict[str, Any]:
+    """How much of the held-out tasks is in train, for the record of a run: `questions`, the number of those whose normalised
+    question is there (`check_overlap` refuses any), and `templates`, the share of those whose template is (None without tasks)."""
+    asked = {normalise(task.question) for task in task_set.train}
+    forms = {template(task.question) for task in task_set.train}
+    held_out = task_set.held_out
+    known = sum(template(task.question) in forms for task in held_out)
+    return {
+        "questions": sum(normalise(task.question) in asked for task in held_out),
+        "templates": known / len(held_out) if held_out else None,
+    }
 
 
 def check_overlap(task_set: TaskSet) -> None:

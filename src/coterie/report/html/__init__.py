@@ -1,0 +1,1 @@
+"""`coterie report`: the records of a folder as one HTML file that needs nothing else."""
