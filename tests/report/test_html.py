@@ -307,6 +307,7 @@ def test_a_run_that_goes_on_shows_its_steps_and_its_last_conversations(tmp_path)
     (run / "episodes.jsonl").write_text("".join(json.dumps(one) + "\n" for one in samples), encoding="utf-8")
     page = page_of(folder)
     assert len(page.marks("learning-curves", "curve", arm="off")) == 1
+    assert "chat" in page.all("dt")
     (bar,) = [of for tag, of, _ in page.elements if tag == "progress"]
     assert (bar["value"], int(bar["max"])) == ("3", record("chat", 17)["steps"])
     assert [one["stage"] for one in conversations_of(page)["items"]] == ["step 3 of training"] * 2

@@ -13,7 +13,7 @@ from coterie.config import RunConfig
 from coterie.records import read_json, read_lines
 from coterie.runs import RunFolder
 from coterie.swarm.ensemble import node_seed
-from coterie.swarm.summary import average, joint
+from coterie.swarm.summary import average, joint, merge, worst
 from coterie.worker import play_run
 from tests.swarm.members import config
 
@@ -139,7 +139,16 @@ def test_means_of_what_nodes_have_measured():
     assert average([{"a": None}, {"a": 2.0}]) == {"a": 2.0}
     assert average([None, None]) is None
     assert average(["x", "y"]) == "x"
+    assert worst([{"a": 0, "b": 0.5, "c": None}, {"a": 2, "b": 0.25, "c": None}]) == {"a": 2, "b": 0.5, "c": None}
     line = {"step": 4, "reward": 0.25, "training_reward": 0.5, "sampled_tokens": 10, "time": {"play": 1.0, "learn": 3.0}}
     both = joint([line, {**line, "reward": 0.75, "training_reward": None, "sampled_tokens": 30}])
     assert (both["reward"], both["training_reward"], both["sampled_tokens"]) == (0.5, 0.5, 40)
     assert both["time"] == {"play": 2.0, "learn": 6.0, "tokens_per_second": 20.0}
+
+
+def test_nodes_that_an_older_version_finished_are_put_together_all_the_same(played):
+    parts = [read_json(node.result_file) for node in nodes(played)]
+    old = {key: value for key, value in parts[0].items() if key != "overlap"}
+    merged = merge(swarm_config(), [old, parts[1]])
+    assert merged["score"] == pytest.approx(sum(part["score"] for part in parts) / 2)
+    assert "overlap" not in merged

@@ -42,11 +42,8 @@ def length(evidence: Evidence) -> Finding:
 
 def cut(evidence: Evidence) -> Finding:
     """Messages that the cap ended; the worst turn counts."""
-    by_turn = {
-        turn: share
-        for turn, share in (((evidence.record.get("measures") or {}).get("cut_by_turn") or {}).items())
-        if share is not None
-    }
+    measures = evidence.record.get("measures") or {}
+    by_turn = {turn: share for turn, share in (measures.get("cut_by_turn") or {}).items() if share is not None}
     if not by_turn:
         return "unknown", "the record does not say which messages the cap ended"
     turn, worst = max(by_turn.items(), key=lambda item: item[1])

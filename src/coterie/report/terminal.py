@@ -114,32 +114,45 @@ def _arm_table(results: Results, arms: list[str], columns: list[Column]) -> Tabl
     return table
 
 
+_NAME = 14
+"""Letters that a comparison's name may have in a line of 80."""
+
+
 def comparisons_table(results: Results) -> RenderableType:
-    """Comparisons as rows: the change in score, its interval over seeds, p, paired seeds, and what these seeds could see.
+    """Comparisons as rows, a table for each metric and baseline: the change, its interval over seeds, p, paired seeds, and what
+    these seeds could see.
 
     `p Holm` is the t test's p corrected among all comparisons by the same metric, which the verdict goes by. `could see` is the
-    smallest change that these seeds would have seen with 80 % power, `needs` the number of seeds that would see the observed change
-    with 80 % power, both alone and taking the observed spread as the true one.
+    smallest change that these seeds would have seen with 80 % power, alone and taking the observed spread as the true one.
     """
-    rows = results.get("comparisons") or []
-    baselines = {str(row.get("baseline")) for row in rows}
+    by: dict[tuple[str, str], list[Any]] = {}
+    for row in results.get("comparisons") or []:
+        by.setdefault((str(row.get("metric", "score")), str(row.get("baseline"))), []).append(row)
+    tables: list[RenderableType] = []
+    for (metric, baseline), rows in by.items():
+        tables += [Text()] if tables else []
+        head = f"against {baseline}" + ("" if metric == "score" else f", by {metric}")
+        short = len(head) <= max(_NAME, *(len(str(row.get("arm"))) for row in rows))
+        tables += [] if short else [Text(head, "bold")]
+        tables.append(_compared(head if short else "arm", rows))
+    return Group(*tables)
+
+
+def _compared(head: str, rows: list[Any]) -> Table:
     table = Table(header_style="bold", box=None, pad_edge=False)
-    table.add_column(Text(f"against {baselines.pop()}" if len(baselines) == 1 else "arm − baseline"), overflow="fold")
-    for head in ("change", "interval", "p Holm", "seeds", "could see", "needs"):
-        table.add_column(head, justify="right", no_wrap=True)
+    table.add_column(Text(head), overflow="fold")
+    for name in ("change", "interval", "p Holm", "seeds", "could see"):
+        table.add_column(name, justify="right", no_wrap=True)
     table.add_column("verdict", min_width=11)
     for row in rows:
         verdict = str(row.get("verdict", "–"))
-        by = row.get("metric", "score")
-        name = str(row.get("arm")) if not baselines else f"{row.get('arm')} − {row.get('baseline')}"
         table.add_row(
-            Text(name if by == "score" else f"{name}, {by}"),
+            Text(str(row.get("arm"))),
             _signed(number(row.get("delta"))),
             _interval(row.get("interval")),
             _p(number(row.get("p_holm"))),
             _whole(number(row.get("n"))).append("" if row.get("paired", True) else " unpaired"),
             _score(number(row.get("smallest_effect"))),
-            _whole(number(row.get("seeds_needed"))),
             Text(verdict, VERDICT_STYLES.get(verdict, "")),
         )
     return table

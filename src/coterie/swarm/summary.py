@@ -51,7 +51,7 @@ def merge(config: RunConfig, records: Sequence[Record], metrics: Sequence[Sequen
         "seconds": round(sum(r["seconds"] for r in records), 2),
         "per_task": {id: [reward for r in records for reward in r["per_task"][id]] for id in first["per_task"]},
         "specialties": average([r["specialties"] for r in records]),
-        "overlap": {key: max(r["overlap"][key] for r in records) for key in first["overlap"]},
+        **({"overlap": worst([r["overlap"] for r in records])} if all("overlap" in r for r in records) else {}),
         **({"repeats": average([r["repeats"] for r in records])} if "repeats" in first else {}),
         **trained,
         "swarm": summary(records, metrics),
@@ -111,6 +111,11 @@ def by_specialty(per_task: Mapping[str, Sequence[float | None]], tasks: Sequence
 def mean(values: Iterable[float | None]) -> float | None:
     there = [value for value in values if value is not None]
     return sum(there) / len(there) if there else None
+
+
+def worst(values: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The largest of each number; None where nobody has it."""
+    return {key: max((value[key] for value in values if value[key] is not None), default=None) for key in values[0]}
 
 
 def average(values: Sequence[Any]) -> Any:

@@ -12,7 +12,7 @@ from coterie.experiment import summarise
 from coterie.recipe import Recipe, load_recipe
 from coterie.records import read_json, read_lines
 from coterie.report.html.conversations import Conversations, read_conversations
-from coterie.results import read_records
+from coterie.results import read_records, run_name
 from coterie.types import CoterieError
 
 WATCHED = (
@@ -63,7 +63,12 @@ def read(folder: Path, recipe: str | None = None, plugins: Sequence[Path] = ()) 
     known = _recipe(folder, recipe, named, plugins)
     results = summarise(known, folder) if trained or untrained else _empty(known, folder)
     if trained:
-        results |= {"over_chance": over_chance(trained), "checks": as_json(check_folder(folder))}
+        finished = {run_name(record["arm"], record["seed"]) for record in trained}
+        found = {run: checks for run, checks in check_folder(folder).items() if run in finished}
+        results |= {"over_chance": over_chance(trained), "checks": as_json(found)}
+    for run in going_on:  # an arm none of whose runs has finished is an arm all the same
+        about = known.file.arms.get(run.arm)
+        results["arms"].setdefault(run.arm, {"change": about.change if about else "", "seeds": {}})
     cross = [read_json(path) for path in sorted(folder.glob("crossplay-*.json"))]
     whole = [one for one in cross if isinstance(one, dict) and one.keys() >= {"arm", "players", "scores", "rows", "columns"}]
     silent = [r["arm"] for r in trained if (r["conditions"].get("protocol") or {}).get("deliver") is False]
