@@ -14,12 +14,12 @@ from statistics import mean
 from xml.etree import ElementTree
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
 from coterie.report.html import colours, source
-from coterie.report.html.conversations import outcome, parts, visible
+from coterie.report.html.conversations import outcome, parts, read_conversations, visible
 from coterie.report.html.scales import ticks
 from coterie.report.html.source import Source, read
 from coterie.report.html.watch import Pages, serve
@@ -29,6 +29,7 @@ from tests.commands import cli  # noqa: F401 (a fixture)
 from tests.report.folders import HOSTILE, conversation, record, records, run_folders
 
 SEEDS = (17, 18, 19, 20, 21)
+quick = settings(max_examples=60, deadline=None)
 VOID = {"meta", "link", "img", "input", "br"}
 
 
@@ -216,10 +217,10 @@ def test_checks_of_the_runs_are_made_from_their_records(whole):
     from coterie.checks import check_folder
     from tests.report.folders import RECORDS
 
-    rows = sum(len(checks) for checks in check_folder(RECORDS).values())
+    found = check_folder(RECORDS)
+    rows = sum(len(checks) for checks in found.values())
     assert rows > 2 * len(SEEDS)
-    runs = [name for name in whole.all("th") if name in check_folder(RECORDS)]
-    assert len(runs) == rows
+    assert len([name for name in whole.all("th") if name in found]) == rows
 
 
 def test_checks_count_what_the_grader_failed_on(committed):
@@ -317,6 +318,14 @@ def test_a_run_that_goes_on_shows_its_steps_and_its_last_conversations(tmp_path)
     assert len(page.marks("learning-curves", "curve", arm="chat")) == 1
 
 
+def test_a_conversation_of_another_shape_is_counted_and_left_out(tmp_path):
+    folder = run_folders(tmp_path, {"chat-seed17": [{"messages": 3}, conversation(1, "hello"), {"task_id": "x", "messages": [1]}]})
+    found = read_conversations(folder)
+    assert [one["outcome"] for one in found.items] == ["right"]
+    assert [note.split(" are ")[0] for note in found.notes] == ["2 conversations of chat-seed17"]
+
+
+@quick
 @given(st.text())
 def test_embedded_data_stays_the_same_and_cannot_leave_its_element(text):
     made = embedded({"text": text})
@@ -324,6 +333,7 @@ def test_embedded_data_stays_the_same_and_cannot_leave_its_element(text):
     assert not set("<>&\u2028\u2029") & set(made)
 
 
+@quick
 @given(
     st.text(alphabet=st.characters(codec=None)) | st.lists(st.sampled_from(["12", "7", " ", "\x1b", "1,2", "\ud800"])).map("".join)
 )
@@ -344,6 +354,7 @@ def test_outcomes(reward, said):
     assert outcome(reward) == said
 
 
+@quick
 @given(st.floats(-1e6, 1e6), st.floats(1e-6, 1e6), st.integers(2, 9))
 def test_ticks_are_round_inside_and_evenly_apart(low, span, most):
     found = ticks(low, low + span, most)
@@ -397,7 +408,12 @@ def test_figures_for_papers(committed, tmp_path):
     with Image.open(tmp_path / "differences-score.png") as image:
         assert image.size[0] == pytest.approx(3 * float(drawing.get("width")), abs=3)
         assert image.convert("RGB").getpixel((1, 1)) == (255, 255, 255)
-        assert (0x00, 0x72, 0xB2) in {colour for _, colour in image.convert("RGB").getcolors(1 << 24)}
+        (lowest,) = [
+            of for of in drawing.iter() if of.get("data-mark") == "seed" and of.get("data-seed") == "17"
+        ]  # covered by none
+        corners = [tuple(map(float, corner.split(","))) for corner in lowest.get("points").split()]
+        middle = tuple(round(3 * mean(axis)) for axis in zip(*corners, strict=True))
+        assert image.convert("RGB").getpixel(middle) == (0x00, 0x72, 0xB2)
     assert f"| {record('chat', 17)['score']:.3f} |" in (tmp_path / "results.md").read_text(encoding="utf-8")
 
 

@@ -83,13 +83,21 @@ def read_conversations(folder: Path) -> Conversations:
         key = f"{config.tasks!r} {config.protocol!r}"
         if key not in known:
             known[key] = _tasks(config, run.name, found.notes)
+        about = {"arm": config.arm, "seed": config.seed if config.train.steps else None, "stage": stage}
+        odd = 0
         for one in held_out:
-            task = known[key].get(one["task_id"]) or _given(one)
-            about = {"arm": config.arm, "seed": config.seed if config.train.steps else None, "stage": stage}
+            try:
+                task = known[key].get(one["task_id"]) or _given(one)
+                item = {**about, **_item(one, task)}
+            except (KeyError, TypeError, AttributeError):  # not as `scoring` writes it
+                odd += 1
+                continue
             place = numbers.setdefault(f"{key} {one['task_id']}", len(found.tasks))
             if place == len(found.tasks):
                 found.tasks.append(_task(one["task_id"], task))
-            found.items.append({**about, **_item(one, task), "task": place})
+            found.items.append({**item, "task": place})
+        if odd:
+            found.notes.append(f"{odd} conversations of {run.name} are left out: their records are not as coterie writes them.")
     found.items.sort(key=lambda one: (one["task"], one["arm"], one["stage"] != BEFORE, one["seed"] or 0))
     return found
 

@@ -5,6 +5,7 @@ A row has three lanes: its name and figures; the mean with its interval; every s
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from textwrap import wrap
 
 from coterie.report.html.marks import Box, Dot, Drawing, Line, Mark, Words
@@ -14,6 +15,7 @@ from coterie.report.plots import spread
 MARGIN = 16.0
 LABEL = 12.0
 SEED_LABEL = 10.0
+SIZE, LIFT = 4.6, 4.5
 CHARACTER = 0.58
 """The mean width of a character, in font sizes; text is laid out without a browser to ask."""
 
@@ -56,12 +58,12 @@ def rows_figure(rows: Sequence[Row], width: float, unit: str, *, sign: bool = Fa
         lane = y + (50 if _on_two_lines(row, width) else 33)
         if sign and band:
             edge = across(-band)
-            marks.append(Box(edge, lane - 12, across(band) - edge, 38, "band", facts={"mark": "band"}))
-        marks += [Line(((across(value), lane - 12), (across(value), lane + 26)), "grid") for value in values]
+            marks.append(Box(edge, lane - 12, across(band) - edge, 42, "band", facts={"mark": "band"}))
+        marks += [Line(((across(value), lane - 12), (across(value), lane + 30)), "grid") for value in values]
         if sign:
-            marks.append(Line(((across(0), lane - 12), (across(0), lane + 26)), "axis", 1.5, facts={"mark": "zero"}))
+            marks.append(Line(((across(0), lane - 12), (across(0), lane + 30)), "axis", 1.5, facts={"mark": "zero"}))
         marks += _row(row, y, lane, width, across, (low, high))
-        y = lane + 44
+        y = lane + 48
     marks.append(Line(((MARGIN, y), (width - MARGIN, y)), "axis"))
     for value in values:
         marks.append(Line(((across(value), y), (across(value), y + 4)), "axis"))
@@ -107,11 +109,11 @@ def _row(row: Row, y: float, lane: float, width: float, across: Scale, ends: tup
         marks += _interval(row, lane, across, ends)
     if row.reference is not None:
         x = across(row.reference)
-        marks.append(Line(((x, lane - 9), (x, lane + 22)), "ink", 1.5, "4 3", facts={"mark": "before", **row.facts}))
+        marks.append(Line(((x, lane - 9), (x, lane + 26)), "ink", 1.5, "4 3", facts={"mark": "before", **row.facts}))
     if row.centre is not None:
         x = across(row.centre)
         marks.append(Line(((x, lane - 8), (x, lane + 8)), row.colour, 4, facts={"mark": "mean", **row.facts}))
-    return marks + _seeds(row, lane + 14, width, across)
+    return marks + _seeds(row, lane + 20, width, across)
 
 
 def _interval(row: Row, lane: float, across: Scale, ends: tuple[float, float]) -> list[Mark]:
@@ -137,11 +139,20 @@ def _seeds(row: Row, lane: float, width: float, across: Scale) -> list[Mark]:
         for seed, place, aside in zip(seeds, places, spread(places, gap, MARGIN, width - MARGIN), strict=True):
             marks.append(Line(((place, lane), (aside, lane + 11)), "axis", 0.8))
             marks.append(Words(aside, lane + 21, str(seed), "muted", SEED_LABEL, "middle"))
-    for seed, place in zip(seeds, places, strict=True):
+    for seed, place, level in zip(seeds, places, levels(places), strict=True):
         facts = {"mark": "seed", "seed": str(seed), "value": f"{row.seeds[seed]:.6g}", **row.facts}
         said = f"{row.name}, seed {seed}: {row.seeds[seed]:.3f}"
-        marks.append(Dot(place, lane, row.shape, row.colour, 4.8, said=said, facts=facts))
+        marks.append(Dot(place, lane - level * LIFT, row.shape, row.colour, SIZE, said=said, facts=facts))
     return marks
+
+
+def levels(places: Sequence[float]) -> list[int]:
+    """How many steps each mark is lifted, so that one that would cover its left neighbour shows beside it: 0, 1 or 2."""
+    found = [0] * len(places)
+    order = sorted(range(len(places)), key=lambda i: places[i])
+    for before, i in pairwise(order):
+        found[i] = (found[before] + 1) % 3 if places[i] - places[before] < 2 * SIZE else 0
+    return found
 
 
 def lines_of(text: str, room: float, size: float) -> list[str]:

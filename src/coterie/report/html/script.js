@@ -46,9 +46,9 @@
     const task = data.tasks[one.task];
     const made = make("article", "talk");
     const head = make("h4");
-    const known = ["right", "wrong"].includes(one.outcome);
-    const reward = one.reward === null || known ? "" : ` (${one.reward.toFixed(2)})`;
-    head.append(make("span", `outcome ${known ? one.outcome : "other"}`, `${known ? (one.outcome === "right" ? "✓ " : "✗ ") : "◐ "}${one.outcome}${reward}`));
+    const sign = { right: "✓", wrong: "✗" }[one.outcome];
+    const reward = one.reward === null || sign ? "" : ` (${one.reward.toFixed(2)})`;
+    head.append(make("span", `outcome ${sign ? one.outcome : "other"}`, `${sign || "◐"} ${one.outcome}${reward}`));
     head.append(make("span", "", one.seed === null ? one.arm : `${one.arm}, seed ${one.seed}`), make("span", "", one.stage));
     if (one.node) head.append(make("span", "", one.node));
     head.append(make("small", "", task.id + (one.episode ? `, episode ${one.episode}` : "")));
@@ -90,7 +90,8 @@
         if (fits && (!wanted || words[index].includes(wanted))) found.push(index);
       });
       const right = found.filter((index) => data.items[index].outcome === "right").length;
-      byId("count").textContent = `${found.length.toLocaleString("en")} of ${data.items.length.toLocaleString("en")} conversations, ${right.toLocaleString("en")} of them right`;
+      const [some, all, good] = [found.length, data.items.length, right].map((count) => count.toLocaleString("en"));
+      byId("count").textContent = `${some} of ${all} conversations, ${good} of them right`;
       list.replaceChildren();
       drawn = 0;
       drawMore();

@@ -106,7 +106,7 @@ def write_figures(source: Source, folder: Path) -> list[Path]:
 def _titled(drawing: Drawing, title: str) -> Drawing:
     """The drawing with its title above, as it stands in the page as a heading."""
     down = 34.0
-    marks: list[Mark] = [Words(MARGIN, 22, fit(title, drawing.width - 2 * MARGIN, 14.5), size=14.5, bold=True)]
+    marks: list[Mark] = [Words(6, 22, fit(title, drawing.width - MARGIN, 14.5), size=14.5, bold=True)]
     for mark in drawing.marks:
         if isinstance(mark, Line):
             marks.append(replace(mark, points=tuple((x, y + down) for x, y in mark.points)))
