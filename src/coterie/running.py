@@ -100,4 +100,4 @@ def draw(results: dict[str, Any], out: Path, console: Console) -> None:
     picture = draw_results(results, out / "learning-curves.png")
     if picture:
         console.print(f"learning curves: {picture}", markup=False, soft_wrap=True)
-    console.print(f"results: {out / 'results.json'}", markup=False, soft_wrap=True)
+    console.print(f"results: {out / 'results.json'}; a page of them: coterie report {out}", markup=False, soft_wrap=True)

@@ -124,3 +124,11 @@ def test_a_run_that_is_played_leaves_what_the_checks_need(small_plan, tmp_path):
     told = json.loads((made.out / "chat-seed17" / "evaluation.jsonl").read_text().splitlines()[0])
     assert all(fact in told["question"] for facts in told["facts"].values() for fact in facts)
     assert told["question"].endswith(told["ask"])
+
+
+def test_lines_that_are_no_conversations_are_passed_over(folder):
+    before = statuses(check_folder(folder)["chat-seed17"])
+    with open(folder / "chat-seed17" / "evaluation.jsonl", "a") as file:
+        for odd in ([], {}, {"messages": "text"}, {"messages": [{"text": None}]}, {"messages": [3]}):
+            file.write(json.dumps(odd) + "\n")
+    assert statuses(check_folder(folder)["chat-seed17"]) == before

@@ -34,12 +34,28 @@ def check_folder(folder: Path) -> dict[str, list[Check]]:
                 record,
                 records.get(before) or None,
                 read_lines(where / name / "metrics.jsonl"),
-                read_lines(where / name / "evaluation.jsonl"),
-                read_lines(where / before / "evaluation.jsonl"),
+                conversations_of(where / name),
+                conversations_of(where / before),
                 siblings,
             )
         )
     return found
+
+
+def conversations_of(run: Path) -> list[Record]:
+    """The held-out conversations of a run folder; lines that are not as `scoring` writes them are passed over."""
+    return [one for one in read_lines(run / "evaluation.jsonl") if _is_conversation(one)]
+
+
+def _is_conversation(one: Any) -> bool:
+    messages = one.get("messages") if isinstance(one, dict) else None
+    return isinstance(messages, list) and all(
+        isinstance(m, dict)
+        and m.keys() >= {"turn", "seat", "final"}
+        and isinstance(m.get("text"), str)
+        and isinstance(m.get("heard"), list)
+        for m in messages
+    )
 
 
 def _records(folder: Path) -> dict[str, Record]:
