@@ -85,11 +85,19 @@ def _specialties(results: Results) -> str:
     every = [run for arm in arms for run in runs(results, arm).values()]
     names = list(dict.fromkeys(name for run in every for name in run.get("specialties") or {}))
     models = list(dict.fromkeys(model for run in every for model in (run.get("swarm") or {}).get("by_model") or {}))
-    paths = [(name, ("specialties", name)) for name in names]
+    sources: list[tuple[str, tuple[str, ...]]] = [("", ())]
     if len(models) > 1:
-        paths += [(model, ("swarm", "by_model", model, "score")) for model in models]
-    rows = [[_named(results, arm), *(_score(arm_mean(results, arm, *path)) for _, path in paths)] for arm in arms]
-    return _table(["arm", *(head for head, _ in paths)], rows) if paths else ""
+        sources = [(f", {model}", ("swarm", "by_model", model)) for model in models]
+    rows = [
+        [
+            f"{_named(results, arm)}{of}",
+            _score(arm_mean(results, arm, *path, "score")),
+            *(_score(arm_mean(results, arm, *path, "specialties", name)) for name in names),
+        ]
+        for arm in arms
+        for of, path in sources
+    ]
+    return _table(["arm", "all", *names], rows) if names else ""
 
 
 def _comparisons(results: Results) -> str:

@@ -92,7 +92,10 @@ def summary(records: Sequence[Record], metrics: Sequence[Sequence[Metrics]]) -> 
         "errors": sum(m["errors"] for m in shared),
         "by_node": nodes,
         "by_model": {
-            model: {key: mean(n[key] for n in nodes if n["model"] == model) for key in ("score", "reward")}
+            model: {
+                **{key: mean(n[key] for n in nodes if n["model"] == model) for key in ("score", "reward")},
+                "specialties": average([r["specialties"] for r in records if r["model"] == model]),
+            }
             for model in dict.fromkeys(n["model"] for n in nodes)
         },
     }
