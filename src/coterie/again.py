@@ -45,6 +45,7 @@ def trained_stage(folder: RunFolder, config: RunConfig) -> tuple["Stage", int]:
     from coterie.learn import checkpoint
     from coterie.learn.learner import Learner
 
+    folder.refuse_swarm()
     found = checkpoint.latest(folder.checkpoints)
     if found is None and config.train.steps:
         raise CoterieError(f"{folder.path}: holds no checkpoint yet; go on with the run first (coterie run … --resume)")

@@ -78,6 +78,7 @@ def find_adapter(folder: Path, config: RunConfig) -> Path:
         raise CoterieError(
             f"partner {folder}: that run is of model {theirs.path}, this one of {ours.path}; serve it and give its address"
         )
+    run.refuse_swarm()
     found = checkpoint.latest(run.checkpoints)
     if found is None or not run.finished:  # its latest checkpoint would be another one when this run is gone on with
         raise CoterieError(

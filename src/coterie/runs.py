@@ -47,6 +47,11 @@ class RunFolder:
     def finished(self) -> bool:
         return self.result_file.is_file()
 
+    def refuse_swarm(self) -> None:
+        """Where one trained copy is needed: a run that is a swarm has several, each in a folder of its own."""
+        if (self.path / "nodes").is_dir():
+            raise CoterieError(f"{self.path}: is a swarm of several copies; give one of them, for example {self.path}/nodes/node-1")
+
     @property
     def started(self) -> bool:
         return self.config_file.is_file()

@@ -9,11 +9,14 @@ import time
 
 import pytest
 
+from coterie.again import evaluate_again
 from coterie.config import RunConfig
+from coterie.partners import find_partners
 from coterie.records import read_json, read_lines
 from coterie.runs import RunFolder
 from coterie.swarm.ensemble import node_seed
 from coterie.swarm.summary import average, joint, merge, worst
+from coterie.types import CoterieError
 from coterie.worker import play_run
 from tests.swarm.members import config
 
@@ -152,3 +155,15 @@ def test_nodes_that_an_older_version_finished_are_put_together_all_the_same(play
     merged = merge(swarm_config(), [old, parts[1]])
     assert merged["score"] == pytest.approx(sum(part["score"] for part in parts) / 2)
     assert "overlap" not in merged
+
+
+def test_one_of_its_copies_is_scored_again_and_is_a_partner_and_not_the_swarm(played):
+    with pytest.raises(CoterieError, match=r"is a swarm of several copies; give one of them, for example .*nodes/node-1"):
+        evaluate_again(played.path, [], "again")
+    partnered = swarm_config().model_copy(update={"swarm": None})
+    with pytest.raises(CoterieError, match="is a swarm of several copies"):
+        find_partners(partnered, [str(played.path)])
+    node = nodes(played)[0]
+    result, _ = evaluate_again(node.path, [], "again")
+    assert result["score"] == read_json(node.result_file)["score"]
+    assert [*find_partners(partnered, [str(node.path)]).adapters.values()] == [node.checkpoints / "step-000003" / "adapter"]
