@@ -42,9 +42,10 @@ format: setup
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-# The tables of the recipes, anew from their records.
+# The figures of the README files, anew from the records.
 readmes: setup
 	$(BIN)/python -m coterie.report.markdown recipes/*/README.md
+	$(BIN)/python -m coterie.report.readme README.md
 
 clean:
 	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis

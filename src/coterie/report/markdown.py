@@ -24,7 +24,7 @@ _BLOCK = re.compile(r"(<!-- results: (?P<folder>[\w.+-]+) -->\n).*?(<!-- end of 
 
 def of_results(results: Results) -> str:
     """Scores of every seed, measures, verdicts with their sentences, cost, and with what they were made."""
-    parts = [_scores(results), _measures(results), _specialties(results), _comparisons(results)]
+    parts = [scores(results), _measures(results), _specialties(results), _comparisons(results)]
     parts.append("\n".join(f"- {row['sentence']}" for row in results.get("comparisons") or []))
     parts.append(_made_with(results))
     return "\n\n".join(part for part in parts if part)
@@ -45,7 +45,8 @@ def fill(text: str, recipe: Path) -> str:
     return _BLOCK.sub(block, text)
 
 
-def _scores(results: Results) -> str:
+def scores(results: Results) -> str:
+    """Held-out scores: means, every seed, and the untrained model."""
     arms = arm_names(results)
     seeds = sorted({seed for arm in arms for seed in runs(results, arm)})
     head = ["arm", "mean", *(f"seed {seed}" for seed in seeds), "untrained"]
