@@ -232,7 +232,7 @@ def crossplay(folder: Path, /, *, arm: str, episodes: int = 1, tasks: int | None
 
 
 @app.command
-def track(folder: Path, /, *, to: Annotated[tuple[str, ...], Several]) -> None:
+def track(folder: Path, /, *, to: Annotated[tuple[str, ...], Several]) -> int:
     """Send the metrics and held-out scores of runs, finished or not, to trackers: what was not sent before.
 
     Parameters
@@ -243,16 +243,17 @@ def track(folder: Path, /, *, to: Annotated[tuple[str, ...], Several]) -> None:
         tensorboard, trackio or wandb.
     """
     from coterie.runs import RunFolder
-    from coterie.track.follow import followed
+    from coterie.track.follow import Follower
     from coterie.track.trackers import opener
 
     trackers = {name: opener(name) for name in to}
     runs = [RunFolder(file.parent) for file in sorted(folder.glob("*/metrics.jsonl"))]
     if not runs:
         raise CoterieError(f"{folder}: holds no run with metrics; give a folder of run folders, for example runs/talk-to-solve")
-    with followed(runs, trackers, errors):
-        pass
-    console.print(f"sent the metrics of {len(runs)} runs to {', '.join(trackers)}", markup=False)
+    follower = Follower(runs, trackers, lambda line: errors.print(f"coterie: {line}", markup=False, soft_wrap=True))
+    failed = follower.finish()
+    console.print(f"sent the metrics of {len(runs) - failed} of {len(runs)} runs to {', '.join(trackers)}", markup=False)
+    return 1 if failed else 0
 
 
 @app.command

@@ -56,7 +56,9 @@ def play(
     about = todo[0].config
     cards = [] if about.model.device == "cpu" else gpu_sets(gpus(), os.environ.get("CUDA_VISIBLE_DEVICES"), gpus_of(about))
     crew = workers or default_workers(len(todo), len(cards))
-    share = threads or (max(1, (os.cpu_count() or 1) // crew) if cards else 1)
+    apart = about.swarm.nodes if about.swarm and not about.swarm.lockstep else 1  # processes of one run
+    crew = crew if workers or cards else max(1, crew // apart)
+    share = threads or (max(1, (os.cpu_count() or 1) // (crew * apart)) if cards else 1)
     with (
         Watcher(console, [(job.folder, job.config.train.steps) for job in todo]) as watch,
         followed([job.folder for job in todo if job.seed is not None], trackers or {}, errors or console),

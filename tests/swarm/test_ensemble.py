@@ -15,6 +15,8 @@ from coterie.partners import find_partners
 from coterie.records import read_json, read_lines
 from coterie.runs import RunFolder
 from coterie.swarm.ensemble import node_seed
+from coterie.swarm.node import Node
+from coterie.swarm.settings import check_run
 from coterie.swarm.summary import average, joint, merge, worst
 from coterie.types import CoterieError
 from coterie.worker import play_run
@@ -124,6 +126,7 @@ def test_killed_at_any_moment_it_ends_as_if_it_had_not_been(tmp_path):
     play_run(folder)
     assert kills >= 2
     assert outcome(folder) == outcome(whole)
+    assert [line["step"] for line in read_lines(folder.metrics_file)] == [1, 2, 3, 4, 5, 6]
 
 
 @pytest.mark.slow
@@ -167,3 +170,42 @@ def test_one_of_its_copies_is_scored_again_and_is_a_partner_and_not_the_swarm(pl
     result, _ = evaluate_again(node.path, [], "again")
     assert result["score"] == read_json(node.result_file)["score"]
     assert [*find_partners(partnered, [str(node.path)]).adapters.values()] == [node.checkpoints / "step-000003" / "adapter"]
+
+
+def test_models_that_play_unevenly_are_weighed_before_training_as_after(tmp_path):
+    """Three nodes of two models: the first model is two thirds of the mean."""
+    about = swarm_config(steps=0, nodes=3, models=("pocket", "pocket-small"))
+    folder = made(tmp_path / "before", about)
+    play_run(folder)
+    record = read_json(folder.result_file)
+    by = {model: of["score"] for model, of in record["swarm"]["by_model"].items()}
+    assert record["score"] == pytest.approx((2 * by["pocket"] + by["pocket-small"]) / 3)
+
+
+def test_a_model_that_would_play_in_no_node_is_refused():
+    about = swarm_config(models=("pocket-small",))
+    with pytest.raises(CoterieError, match=r"model.path = pocket plays in no node"):
+        check_run(about)
+
+
+def test_a_run_that_goes_on_logs_each_round_once(tmp_path):
+    """Stopped with one node ahead of the other and of both checkpoints: what is played again is not logged again."""
+    folder = made(tmp_path / "run", swarm_config(steps=4))
+    real, calls = Node.learn, []
+
+    def stop(node, played):
+        calls.append(node)
+        if len(calls) == 6:  # the second node in the third round
+            raise KeyboardInterrupt
+        return real(node, played)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Node, "learn", stop)
+        with pytest.raises(KeyboardInterrupt):
+            play_run(folder)
+    assert [line["step"] for line in read_lines(folder.metrics_file)] == [1, 2]
+    play_run(folder)
+    assert [line["step"] for line in read_lines(folder.metrics_file)] == [1, 2, 3, 4]
+    whole = made(tmp_path / "whole", swarm_config(steps=4))
+    play_run(whole)
+    assert outcome(folder) == outcome(whole)

@@ -362,3 +362,42 @@ def test_kill_9_in_the_middle_of_anything(tmp_path, exchange):
     assert rounds == sorted(set(rounds)), "no round was sent twice"
     assert len(rounds) >= steps - 3
     other.close()
+
+
+def test_a_round_of_which_a_part_was_published_is_published_whole_under_its_numbers(tmp_path, exchange):
+    """A node that is killed between two envelopes, and plays the round again."""
+    node = member(tmp_path / "a", exchange, settings(0))
+    whole = exchange.publish
+
+    def killed(key, seq, body):
+        if seq == 1:
+            raise KeyboardInterrupt
+        whole(key, seq, body)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(exchange, "publish", killed)
+        with pytest.raises(KeyboardInterrupt):
+            node.round()
+    assert [e.seq for e in bodies(exchange)] == [0]
+    node.gate.close()
+    again = member(tmp_path / "a", exchange, settings(0))
+    metrics = again.round()
+    assert [e.seq for e in bodies(exchange)] == [0, 1]
+    assert metrics["swarm"]["groups_sent"] == 2
+    again.gate.close()
+    third = member(tmp_path / "a", exchange, settings(0))  # no checkpoint yet: the round is played a third time
+    assert third.round()["swarm"]["bytes_sent"] == metrics["swarm"]["bytes_sent"] > 0
+    assert len(bodies(exchange)) == 2
+
+
+def test_killed_before_the_pool_has_it_the_gate_lets_it_in_again(tmp_path, exchange):
+    feed(exchange, 2)
+    node = member(tmp_path / "a", exchange, settings(1))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Pool, "add", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            node.round()
+    node.gate.close()
+    again = member(tmp_path / "a", exchange, settings(1))
+    swarm = again.round()["swarm"]
+    assert (swarm["admitted"], swarm["dropped"]) == (2, {})

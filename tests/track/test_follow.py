@@ -76,7 +76,8 @@ def test_each_step_is_sent_once_also_by_the_next_follower(folder):
     two = Follower([folder], {"kept": second}, said.append)
     two.look()
     two.look()
-    assert [step for step, _ in second.logged] == [4, 4]
+    assert [step for step, _ in second.logged] == [4, 5], "the score stands at a step of its own"
+    assert second.closed == 1
     score = {"held_out.score": 0.75, "held_out.measures.shared": 0.5, "held_out.cross_play.A=policy,B=base": 0.25}
     assert second.logged[1][1] == score
     assert not said

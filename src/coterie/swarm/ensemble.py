@@ -16,7 +16,8 @@ from typing import Any
 from coterie.assemble import Stage, assemble
 from coterie.config import RunConfig
 from coterie.config.swarm import SwarmConfig
-from coterie.records import append_lines, read_json, read_lines
+from coterie.learn import checkpoint
+from coterie.records import append_lines, keep_until, read_json, read_lines
 from coterie.runs import RunFolder
 from coterie.scoring import finish, record_of, score_run
 from coterie.seeding import stream
@@ -36,10 +37,14 @@ def play_swarm(folder: RunFolder, config: RunConfig) -> tuple[dict[str, Any], li
     settings = config.swarm
     assert settings is not None
     if not config.train.steps:
-        models = dict.fromkeys(settings.models) or [config.model.path]
-        scored = [_scored(assemble(_with_model(config, model))) for model in models]
-        return merge(config, [record for record, _ in scored]), [line for _, lines in scored for line in lines]
+        played = [_model_of(settings, index) or config.model.path for index in range(settings.nodes)]
+        scored = {model: _scored(assemble(_with_model(config, model))) for model in dict.fromkeys(played)}
+        # each kind of node once where there are as many of each, else every node, so that the means are those of the trained ones
+        weighed = list(scored) if len({played.count(model) for model in scored}) == 1 else played
+        conversations = [line for _, lines in scored.values() for line in lines]
+        return merge(config, [scored[model][0] for model in weighed]), conversations
     members = [make_member(folder.path, config, index) for index in range(settings.nodes)]
+    keep_until(folder.metrics_file, min(_kept(member) for member in members))
     if settings.lockstep:
         _in_lockstep(folder, settings, members)
     else:
@@ -63,8 +68,8 @@ def make_member(folder: Path, config: RunConfig, index: int) -> RunFolder:
     settings = config.swarm
     assert settings is not None
     of_node = config.model_copy(update={"seed": node_seed(config.seed, index)})
-    if settings.models:
-        of_node = _with_model(of_node, settings.models[index % len(settings.models)])
+    if model := _model_of(settings, index):
+        of_node = _with_model(of_node, model)
     member = RunFolder(folder / "nodes" / f"node-{index + 1}")
     member.create(of_node)
     return member
@@ -75,6 +80,11 @@ def score_member(stage: Stage, member: RunFolder) -> None:
     if not member.finished:
         record, conversations = record_of(stage, member)
         finish(member, {**record, "specialties": by_specialty(record["per_task"], stage.tasks.held_out)}, conversations)
+
+
+def _model_of(settings: SwarmConfig, index: int) -> str | None:
+    """The model of a node, counted from 0, where they differ."""
+    return settings.models[index % len(settings.models)] if settings.models else None
 
 
 def _with_model(config: RunConfig, path: str) -> RunConfig:
@@ -110,6 +120,8 @@ def _in_lockstep(folder: RunFolder, settings: SwarmConfig, members: Sequence[Run
             metrics = [node.learn(played) for node, played in [(node, node.play()) for node in behind]]
             if len(behind) == len(nodes):
                 append_lines(folder.metrics_file, [joint(metrics)])
+            else:
+                log_rounds(folder, members)
         for node, member in zip(nodes, members, strict=True):
             node.run()  # leaves a checkpoint
             score_member(node.stage, member)
@@ -126,6 +138,12 @@ def _open(
     regenerate = regenerator(stage)
     gate = make_gate(stage, settings, member.path, identity.node, regenerate, clock)
     return Node(stage, settings, member, identity, exchange, gate, regenerate, clock)
+
+
+def _kept(member: RunFolder) -> int:
+    """How many rounds of a node are not played again."""
+    found = checkpoint.latest(member.checkpoints)
+    return int(found.name.removeprefix("step-")) if found else 0
 
 
 def log_rounds(folder: RunFolder, members: Sequence[RunFolder]) -> None:

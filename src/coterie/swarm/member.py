@@ -22,14 +22,19 @@ from coterie.swarm.exchange.sqlite import SqliteExchange
 from coterie.swarm.node import open_node
 from coterie.types import CoterieError
 
+MISTAKE = 2
+"""Exit code of a node that found a mistake in what it was given."""
+
 
 def play_apart(folder: RunFolder, settings: SwarmConfig, members: Sequence[RunFolder]) -> None:
     """Play all nodes to the end. A node that dies leaves the others alone; the run then fails and can be resumed."""
     cards = [card for card in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if card]
     exchange = folder.path / "exchange.sqlite"
-    processes = [_start(member, exchange, cards[i % len(cards)] if cards else None) for i, member in enumerate(members)]
+    processes: list[subprocess.Popen[bytes]] = []
     folder.set_state(status="training")
     try:
+        for i, member in enumerate(members):
+            processes.append(_start(member, exchange, cards[i % len(cards)] if cards else None))
         while any(process.poll() is None for process in processes):
             log_rounds(folder, members)
             time.sleep(1)
@@ -41,10 +46,11 @@ def play_apart(folder: RunFolder, settings: SwarmConfig, members: Sequence[RunFo
     finally:
         for process in processes:
             process.wait()
-    ended = {member.name: process.returncode for member, process in zip(members, processes, strict=True) if process.returncode}
-    if ended:
-        told = ", ".join(f"{name} (exit code {code}; its last words are in {name}/output.txt)" for name, code in ended.items())
-        raise CoterieError(f"{folder.path / 'nodes'}: {told} did not finish; go on with --resume")
+    broken = {member.name: process.returncode for member, process in zip(members, processes, strict=True) if process.returncode}
+    if broken:
+        told = ", ".join(f"{name} (exit code {code}; its last words are in {name}/output.txt)" for name, code in broken.items())
+        kind = CoterieError if set(broken.values()) == {MISTAKE} else RuntimeError
+        raise kind(f"{folder.path / 'nodes'}: {told} did not finish; go on with --resume")
 
 
 def _start(member: RunFolder, exchange: Path, card: str | None) -> subprocess.Popen[bytes]:
@@ -93,7 +99,8 @@ def main() -> None:
     try:
         play_member(RunFolder(Path(sys.argv[1])), Path(sys.argv[2]))
     except CoterieError as error:
-        sys.exit(f"coterie: {error}")
+        print(f"coterie: {error}", file=sys.stderr)
+        sys.exit(MISTAKE)
 
 
 if __name__ == "__main__":

@@ -158,7 +158,9 @@ class Node:
         state, config = self.state, self.stage.config.train
         checkpoint.save(self.folder.checkpoints, state.round, self.learner, asdict(state), config.keep_checkpoints)
         self._saved = state.round
-        self.pool.forget(state.round - (config.keep_checkpoints - 1) * config.checkpoint_every)
+        oldest = state.round - (config.keep_checkpoints - 1) * config.checkpoint_every
+        self.pool.forget(oldest)
+        self._outbox.forget(oldest)
 
     def _measures(self, played: Played, drawn: int, made: Sequence[Group], surprise: float | None) -> dict[str, Any]:
         """Of a round's exchange with others. `surprise`, of the foreign tokens that have an advantage, is in nats a token, under
@@ -239,7 +241,8 @@ class Node:
         if isinstance(self.policy, sharing.Fixed) and not self.policy.groups:
             return []
         if settings.source == "others" and self.pool.harvest(state.round) is None:
-            self.pool.add(self._intake.harvest(state.round, self.pool.cursor))
+            with self.gate.together():
+                self.pool.add(self._intake.harvest(state.round, self.pool.cursor))
         candidates = self.pool.open(state.round, state.drawn)
         nodes = [group.node for _, group in candidates]
         shares = self.gate.shares(nodes) if nodes and settings.drawn == "weighted" and settings.source == "others" else None

@@ -1,14 +1,15 @@
 """What a node sends: its own groups, signed, each number once.
 
 A receiver takes a (node, seq) once, and texts once: what is sent again under an old number is dropped as a replay, and under a new
-one it counts against the sender's reputation. So before anything of a round is sent, the numbers and the round are written down. A
-node that is killed then may lose what it was about to send; it never sends twice.
+one it counts against the sender's reputation. So before anything of a round is sent, its numbers are written down, and afterwards
+what came of it. A node that is killed in between publishes the round again under the same numbers; exchanges keep the first of each.
 """
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 from coterie.records import read_json, write_json
 from coterie.swarm.envelope import Malformed, encode
@@ -36,16 +37,34 @@ class Outbox:
     ):
         self._swarm, self._identity, self._exchange, self._path = swarm, identity, exchange, path
         self._clock, self._trouble = clock, trouble
-        about = read_json(path) if path.is_file() else {"seq": 0, "round": -1}
-        self._seq, self._round = about["seq"], about["round"]
+        about = read_json(path) if path.is_file() else {}
+        self._seq, self._round = about.get("seq", 0), about.get("round", -1)
+        self._rounds: dict[int, dict[str, Any]] = {int(round): of for round, of in about.get("rounds", {}).items()}
+        """Of rounds that may be played again: their first number, how many, and what came of it once all were published."""
 
     def send(self, round: int, groups: Sequence[Rollouts]) -> Sent:
-        """Publish the groups of a round, unless they were in an earlier life. Never raises for what the exchange does."""
-        if round <= self._round or not groups:
-            return Sent()
-        first = self._first()
-        self._seq, self._round = first + len(groups), round
-        write_json(self._path, {"seq": self._seq, "round": round})
+        """Publish the groups of a round, under the numbers of its first time, unless all of them were in an earlier life. Never
+        raises for what the exchange does."""
+        of = self._rounds.get(round)
+        if of is None:
+            if round <= self._round or not groups:
+                return Sent()
+            of = self._rounds[round] = {"first": self._first(), "count": len(groups), "sent": None}
+            self._seq, self._round = of["first"] + len(groups), round
+            self._write()
+        if of["sent"] is None:
+            of["sent"] = asdict(self._publish(of["first"], groups[: of["count"]]))
+            self._write()
+        return Sent(**of["sent"])
+
+    def forget(self, round: int) -> None:
+        """Of rounds before this one, which are not played again."""
+        self._rounds = {r: of for r, of in self._rounds.items() if r >= round}
+
+    def _write(self) -> None:
+        write_json(self._path, {"seq": self._seq, "round": self._round, "rounds": self._rounds})
+
+    def _publish(self, first: int, groups: Sequence[Rollouts]) -> Sent:
         sent = size = 0
         failed: Counter[str] = Counter()
         for seq, rollouts in enumerate(groups, start=first):

@@ -11,6 +11,7 @@ from coterie.config.swarm import SwarmConfig
 from coterie.protocols.base import Protocol
 from coterie.swarm.foreign import question_of
 from coterie.swarm.gate import Gate, Limits
+from coterie.swarm.identity import identity_of
 from coterie.swarm.sharing import policy_of
 from coterie.swarm.taskrefs import RELEASED, accepted, reference, task_or_reason
 from coterie.swarm.words import NodeId, TaskRef
@@ -25,6 +26,12 @@ def check_run(config: RunConfig) -> None:
     """Refuse what can be refused of a run of `coterie run` before its first node has loaded its weights."""
     settings = config.swarm
     assert settings is not None
+    identity_of(0, "check")  # which needs a package
+    if settings.models and config.model.path not in settings.models:
+        raise CoterieError(
+            f"model.path = {config.model.path} plays in no node, since swarm.models names the nodes' models; leave it out, or set "
+            "swarm.models"
+        )
     for model in settings.models or (config.model.path,):
         of_node = config.model_copy(update={"model": config.model.model_copy(update={"path": model})})
         script = write_script(of_node)

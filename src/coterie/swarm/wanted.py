@@ -21,7 +21,7 @@ from coterie.config.exchange import (
 )
 from coterie.config.swarm import SwarmConfig
 from coterie.config_errors import describe
-from coterie.kinds import run_config
+from coterie.kinds import load_plugins, run_config
 from coterie.layers import Settings, merge, parse_overrides
 from coterie.recipe import choose_arms, choose_profile, load_recipe, read_toml, resolve
 from coterie.swarm.envelope import MAX_BYTES
@@ -82,6 +82,8 @@ class Settled:
         if self.recipe or self.arm or self.profile:
             return self.resolved(cuda)
         merged = merge(first.model_dump(mode="json", exclude_none=True), self._overrides())
+        plugins = load_plugins(self.plugins)
+        merged["plugins"] = [*merged.get("plugins", ()), *(one for one in plugins if one not in merged.get("plugins", ()))]
         try:
             return _with_swarm(run_config().model_validate(merged))
         except ValidationError as error:

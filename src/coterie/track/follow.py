@@ -45,12 +45,18 @@ class Follower:
         if self._thread.is_alive():
             self._say(f"tracking did not end within {seconds:g} s and was left; the runs' own files hold everything")
 
-    def _follow(self) -> None:
-        while not self._stop.wait(EVERY):
-            self.look()
+    def finish(self) -> int:
+        """Send all that there is, however long it takes. Returns how many runs a tracker failed for."""
         self.look()
         for key, tracker in list(self._open.items()):
             self._guard(key, tracker.close)
+        self._open.clear()
+        return len({run for _, run in self._failed})
+
+    def _follow(self) -> None:
+        while not self._stop.wait(EVERY):
+            self.look()
+        self.finish()
 
     def look(self) -> None:
         """Send what the files have that was not sent yet."""
@@ -78,9 +84,12 @@ class Follower:
         for line in new:
             tracker.log(line["step"], numbers_in({key: value for key, value in line.items() if key != "step"}))
         step = new[-1]["step"] if new else sent["step"]
-        if scored:
-            tracker.log(step, numbers_in({"held_out": _outcome(read_json(folder.result_file))}))
+        if scored:  # at a step of its own: wandb takes nothing for a step that it has left behind
+            tracker.log(step + 1, numbers_in({"held_out": _outcome(read_json(folder.result_file))}))
         write_json(folder.path / SENT, {**_sent(folder), name: {"step": step, "score": sent["score"] or scored}})
+        if scored:
+            del self._open[name, folder.name]
+            tracker.close()
 
     def _guard(self, key: tuple[str, str], work: Callable[[], Any]) -> None:
         try:

@@ -18,6 +18,7 @@ not look for them.
 import math
 import time
 from collections.abc import Callable, Collection, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 from coterie.grading.base import Grader, GradingError
@@ -111,6 +112,11 @@ class Gate:
     def rows(self) -> list[Row]:
         """The counters, one row a node. For another process: `state.read_rows` of the same file."""
         return self._counters.rows()
+
+    def together(self) -> AbstractContextManager[None]:
+        """What is admitted within it is remembered when it ends and not before, so that its caller can write down first what it
+        was let in: a process that is killed between the two finds all of it again."""
+        return self._state.together()
 
     def close(self) -> None:
         """Writes the counters and closes the file. The grader stays its owner's."""

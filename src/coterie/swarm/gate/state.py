@@ -94,7 +94,16 @@ class State:
         self._db.close()
 
     @contextmanager
+    def together(self) -> Iterator[None]:
+        """All or nothing of what is saved within it, should the process end."""
+        with self._errors(), self._transaction():
+            yield
+
+    @contextmanager
     def _transaction(self) -> Iterator[None]:
+        if self._db.in_transaction:
+            yield
+            return
         self._db.execute("begin immediate")
         try:
             yield
