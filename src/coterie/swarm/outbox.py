@@ -2,7 +2,7 @@
 
 A receiver takes a (node, seq) once, and texts once: what is sent again under an old number is dropped as a replay, and under a new
 one it counts against the sender's reputation. So before anything of a round is sent, its numbers are written down, and afterwards
-what came of it. A node that is killed in between publishes the round again under the same numbers; exchanges keep the first of each.
+what came of it. A node that is killed in between publishes the round again under the same numbers; exchanges keep the first ones.
 """
 
 from collections import Counter
