@@ -14,6 +14,7 @@ from coterie.report.html import source
 from coterie.report.html.source import read
 from coterie.report.html.watch import Pages, serve
 from coterie.report.html.write import render, write_page
+from tests.commands import cli, here  # noqa: F401 (fixtures)
 from tests.report.folders import HOSTILE, conversation, record, records, run_folders
 
 playwright = pytest.importorskip("playwright.sync_api", reason="the Python package playwright is not installed")
@@ -228,3 +229,24 @@ def test_a_watched_page_refreshes_itself_when_a_record_changes(opened, tmp_path)
         server.shutdown()
         server.server_close()
         thread.join()
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("here")
+def test_the_report_of_runs_that_were_really_played(cli, opened, tmp_path):  # noqa: F811
+    """What `make run` plays, for two steps and two seeds, opened and filtered."""
+    out = tmp_path / "runs"
+    sizes = ("--steps", 2, "--set", "tasks.held_out=8", "--set", "train.tasks_per_step=2")
+    assert cli("run", "talk-to-solve", "--seeds", 17, 18, *sizes, "--out", out)[0] == 0
+    code, text = cli("report", out)
+    assert code == 0, text
+    page, said, asked = opened(address=(out / "report.html").as_uri())
+    assert said == []
+    assert [url for url in asked if not url.startswith("data:")] == [(out / "report.html").as_uri()]
+    assert page.locator("#differences-score .wide [data-mark=seed]").count() == 2
+    assert page.locator("#scores .wide [data-mark=seed]").count() == 4
+    assert page.locator("#learning-curves .wide [data-mark=curve]").count() == 4
+    kept = sum(len((run / "evaluation.jsonl").read_text().splitlines()) for run in out.glob("*/") if run.is_dir())
+    assert found(page) == kept > 0
+    page.select_option("#by-arm", "off")
+    assert 0 < found(page) < kept
