@@ -84,3 +84,12 @@ def test_copies(text, expected):
 
 def test_before_is_what_counts_where_the_base_is_as_bad():
     assert status("box", record=measured(RUN, boxed=0.3), before=measured(BEFORE, boxed=0.3)) == "ok"
+
+
+def test_to_agree_is_not_to_copy():
+    """B has heard A's whole solution and ends with the same one; the same text before the end is a copy."""
+    solved = "54 - 30 = 24, since Leo has thirty keys fewer than Ned has. \\boxed{24}"
+    agreed = conversation("I have 3 pens.", "I have 4.", solved, solved)
+    assert status("degenerate text", conversations=[agreed] * 4) == "ok"
+    parroted = conversation(solved, solved, "So \\boxed{7}", "So \\boxed{7}")
+    assert status("degenerate text", conversations=[parroted] * 4) == "fault"

@@ -93,9 +93,9 @@ def _shares(conversations: Sequence[Record]) -> tuple[float, float] | None:
 
 def _prompt(conversation: Record, message: Record) -> list[str]:
     """What a message may only repeat: the question, and what it heard. A seat's own facts are there to be passed on, so they count
-    for its final message alone."""
+    for its final message alone; and a final message that says what another final one said agrees with it."""
     heard = set(message["heard"])
-    texts = [other["text"] for other in conversation["messages"] if other["turn"] in heard]
+    texts = [other["text"] for other in conversation["messages"] if other["turn"] in heard and not other["final"]]
     texts.append(conversation.get("ask", ""))
     if message["final"]:
         texts += [conversation.get("question", ""), *(conversation.get("facts") or {}).get(message["seat"], ())]
