@@ -75,11 +75,12 @@ def test_a_protocol_of_eighty_lines_trains_and_scores_in_workers(cli, tmp_path):
     assert "coordinator.py has changed since the run began; put the old file back, or begin a new run" in text
 
 
-def test_a_built_in_recipe_with_another_protocol_keeps_what_both_have(plugin):
+def test_a_built_in_recipe_with_another_protocol_keeps_what_both_have(plugin, tmp_path, monkeypatch):
     """`message_tokens` is the chat's alone and goes; the cap of the profile stays; what the arms differ in is gone, so only a
     single arm may be played."""
     from coterie.experiment import plan
 
+    monkeypatch.chdir(tmp_path)  # a checkout in which somebody has run the recipe holds runs of its arms
     recipe = load_recipe("talk-to-solve", [plugin()])
     of = resolve(recipe, profile="pocket", arm="chat", seed=17, overrides=parse_overrides(["protocol.kind=echo"]))
     assert of.protocol.model_dump() == {"kind": "echo", "final_tokens": 64}
