@@ -30,7 +30,7 @@ def assemble_here(config: RunConfig) -> "Stage":
     import torch
 
     from coterie.assemble import assemble
-    from coterie.worker import be_quiet
+    from coterie.loading import be_quiet
 
     be_quiet()
     warnings.simplefilter("ignore", FutureWarning)  # of the libraries

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import Annotated
 
-from cyclopts import App, CycloptsError, Parameter
+from cyclopts import App, CycloptsError
 from rich.console import Console
 from rich.markup import escape
 from rich.padding import Padding
@@ -15,6 +15,7 @@ from rich.text import Text
 
 from coterie import __version__
 from coterie.cli_checks import check
+from coterie.cli_options import Flag, Plugins, Several
 from coterie.cli_report import report
 from coterie.cli_stats import compare, plan
 from coterie.cli_swarm import swarm
@@ -34,10 +35,6 @@ app.command(swarm)
 app.command(report)
 console = Console(highlight=False)
 errors = Console(stderr=True, highlight=False)
-
-Several = Parameter(consume_multiple=True, negative=(), show_default=False)
-Flag = Parameter(negative=(), show_default=False)
-Plugins = Annotated[tuple[Path, ...], Parameter(name="--plugin", consume_multiple=True, negative=(), show_default=False)]
 
 
 def main() -> None:

@@ -4,12 +4,11 @@ import json as jsonlib
 from pathlib import Path
 from typing import Annotated
 
-from cyclopts import Parameter
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-Flag = Parameter(negative=(), show_default=False)
+from coterie.cli_options import Flag
 
 STYLES = {"fault": "bold red", "note": "yellow", "ok": "green", "unknown": "dim"}
 """Colour never stands alone: the word is always printed."""

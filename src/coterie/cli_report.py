@@ -3,13 +3,11 @@
 from pathlib import Path
 from typing import Annotated
 
-from cyclopts import Parameter
 from rich.console import Console
 
+from coterie.cli_options import Flag, Plugins
 from coterie.types import CoterieError
 
-Flag = Parameter(negative=(), show_default=False)
-Plugins = Annotated[tuple[Path, ...], Parameter(name="--plugin", consume_multiple=True, negative=(), show_default=False)]
 console = Console(highlight=False)
 
 

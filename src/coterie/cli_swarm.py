@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import App, Parameter
 
+from coterie.cli_options import Flag, Plugins, Several
 from coterie.types import CoterieError
 
 if TYPE_CHECKING:
@@ -21,10 +22,7 @@ swarm = App(
     help="Nodes that learn from each other's answers: start a swarm, join one, see what its nodes do, leave it (docs/swarm.md).",
 )
 
-Several = Parameter(consume_multiple=True, negative=(), show_default=False)
-Flag = Parameter(negative=(), show_default=False)
 Hubs = Annotated[tuple[str, ...], Parameter(name="--hub", consume_multiple=True, negative=(), show_default=False)]
-Plugins = Annotated[tuple[Path, ...], Parameter(name="--plugin", consume_multiple=True, negative=(), show_default=False)]
 
 
 @swarm.command

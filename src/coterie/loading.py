@@ -13,6 +13,14 @@ from coterie.tokens import ChatTokenizer, load_tokenizer
 from coterie.types import CoterieError
 
 
+def be_quiet() -> None:
+    """Keep the progress bars and notices of transformers off the screen and out of logs."""
+    from transformers.utils import logging
+
+    logging.disable_progress_bar()
+    logging.set_verbosity_error()
+
+
 def source_of(path: str) -> str:
     """Where a model's files are: the built-in ones lie in the package."""
     return str(MODELS[path]) if path in BUILT_IN else path

@@ -24,6 +24,8 @@ def play_run(folder: RunFolder) -> None:
         return
     config = folder.config()
     with folder.locked():
+        from coterie.loading import be_quiet
+
         be_quiet()
         folder.set_state(status="loading", versions=versions(), machine=machine(), pid=os.getpid())
         try:
@@ -50,14 +52,6 @@ def _play_swarm(folder: RunFolder, config: RunConfig) -> None:
     from coterie.swarm.ensemble import play_swarm
 
     finish(folder, *play_swarm(folder, config))
-
-
-def be_quiet() -> None:
-    """Keep the progress bars and notices of transformers off the screen and out of logs."""
-    from transformers.utils import logging
-
-    logging.disable_progress_bar()
-    logging.set_verbosity_error()
 
 
 def serve() -> None:

@@ -9,7 +9,7 @@ Nodes of one seed play the same walks through the tasks whatever the arm, so arm
 nodes, is the unit of replication: nodes that learn from each other are no independent samples.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +22,9 @@ from coterie.runs import RunFolder
 from coterie.scoring import finish, record_of, score_run
 from coterie.seeding import stream
 from coterie.swarm.exchange.sqlite import SqliteExchange
-from coterie.swarm.identity import Identity, identity_of
-from coterie.swarm.node import Node
-from coterie.swarm.settings import make_gate, regenerator
+from coterie.swarm.identity import identity_of
+from coterie.swarm.node import Node, open_node
+from coterie.swarm.settings import with_model
 from coterie.swarm.summary import by_specialty, joint, merge
 
 BEGIN, ROUND_SECONDS = 1_000_000_000.0, 60.0
@@ -38,7 +38,7 @@ def play_swarm(folder: RunFolder, config: RunConfig) -> tuple[dict[str, Any], li
     assert settings is not None
     if not config.train.steps:
         played = [_model_of(settings, index) or config.model.path for index in range(settings.nodes)]
-        scored = {model: _scored(assemble(_with_model(config, model))) for model in dict.fromkeys(played)}
+        scored = {model: _scored(assemble(with_model(config, model))) for model in dict.fromkeys(played)}
         # each kind of node once where there are as many of each, else every node, so that the means are those of the trained ones
         weighed = list(scored) if len({played.count(model) for model in scored}) == 1 else played
         conversations = [line for _, lines in scored.values() for line in lines]
@@ -69,7 +69,7 @@ def make_member(folder: Path, config: RunConfig, index: int) -> RunFolder:
     assert settings is not None
     of_node = config.model_copy(update={"seed": node_seed(config.seed, index)})
     if model := _model_of(settings, index):
-        of_node = _with_model(of_node, model)
+        of_node = with_model(of_node, model)
     member = RunFolder(folder / "nodes" / f"node-{index + 1}")
     member.create(of_node)
     return member
@@ -85,10 +85,6 @@ def score_member(stage: Stage, member: RunFolder) -> None:
 def _model_of(settings: SwarmConfig, index: int) -> str | None:
     """The model of a node, counted from 0, where they differ."""
     return settings.models[index % len(settings.models)] if settings.models else None
-
-
-def _with_model(config: RunConfig, path: str) -> RunConfig:
-    return config.model_copy(update={"model": config.model.model_copy(update={"path": path})})
 
 
 def _scored(stage: Stage) -> tuple[dict[str, Any], list[dict[str, Any]]]:
@@ -111,7 +107,8 @@ def _in_lockstep(folder: RunFolder, settings: SwarmConfig, members: Sequence[Run
     nodes: list[Node] = []
     try:
         for index, member in enumerate(members):
-            nodes.append(_open(member, settings, exchange, identity_of(seed, "node-key", index), clock))
+            identity = identity_of(seed, "node-key", index)
+            nodes.append(open_node(assemble(member.config()), settings, member, exchange, clock, identity))
         folder.set_state(status="training")
         log_rounds(folder, members)
         while (round := min(node.state.round for node in nodes)) < nodes[0].stage.config.train.steps:
@@ -129,15 +126,6 @@ def _in_lockstep(folder: RunFolder, settings: SwarmConfig, members: Sequence[Run
         for node in nodes:
             node.gate.close()
         exchange.close()
-
-
-def _open(
-    member: RunFolder, settings: SwarmConfig, exchange: SqliteExchange, identity: Identity, clock: Callable[[], float]
-) -> Node:
-    stage = assemble(member.config())
-    regenerate = regenerator(stage)
-    gate = make_gate(stage, settings, member.path, identity.node, regenerate, clock)
-    return Node(stage, settings, member, identity, exchange, gate, regenerate, clock)
 
 
 def _kept(member: RunFolder) -> int:

@@ -135,12 +135,15 @@ def decode(body: bytes, max_bytes: int = MAX_BYTES) -> tuple[Envelope, bytes, by
     return Envelope(wire.swarm, wire.node, wire.seq, wire.time, shared), signed, bytes.fromhex(signature.decode())
 
 
-def genuine(node: NodeId, seq: int, body: bytes) -> bool:
-    """Whether these are the signed bytes of this node's envelope of this number: what an exchange may ask (`accept`) before it
-    keeps what the network brings, so that nobody takes another's place. About 0.2 ms. Says nothing of what is in it."""
+def genuine(node: NodeId, seq: int, body: bytes, swarm: str | None = None) -> bool:
+    """Whether these are the signed bytes of this node's envelope of this number, and for this swarm if one is named: what an
+    exchange may ask (`accept`) before it keeps what the network brings, so that nobody takes another's place. About 0.2 ms. Says nothing of
+    what is in it."""
     try:
         envelope, signed, signature = decode(body)
     except Malformed:
+        return False
+    if swarm is not None and envelope.swarm != swarm:
         return False
     return (envelope.node, envelope.seq) == (node, seq) and verify(node, signed, signature)
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from coterie.assemble import assemble
 from coterie.config.swarm import SwarmConfig
 from coterie.kinds import load_entry_points
+from coterie.loading import be_quiet
 from coterie.runs import RunFolder, end_with, machine, versions
 from coterie.swarm.ensemble import log_rounds, score_member
 from coterie.swarm.exchange.sqlite import SqliteExchange
@@ -88,10 +89,8 @@ def play_member(member: RunFolder, exchange_file: Path) -> None:
 
 def main() -> None:
     import torch
-    from transformers.utils import logging
 
-    logging.disable_progress_bar()
-    logging.set_verbosity_error()
+    be_quiet()
     warnings.simplefilter("ignore")  # of the libraries
     torch.set_num_threads(int(os.environ.get("COTERIE_THREADS", "1")))
     threading.Thread(target=end_with, args=(os.getppid(),), daemon=True).start()

@@ -280,11 +280,17 @@ class Node:
 
 
 def open_node(
-    stage: Stage, settings: SwarmConfig, folder: RunFolder, exchange: Exchange, clock: Callable[[], float] = time.time
+    stage: Stage,
+    settings: SwarmConfig,
+    folder: RunFolder,
+    exchange: Exchange,
+    clock: Callable[[], float] = time.time,
+    identity: Identity | None = None,
 ) -> Node:
     """A node that lives in a folder (hold `folder.locked()`: two that share it would send under the same numbers), as it was when
-    its process ended: key `node.pem`, gate, pool, outbox, checkpoints. Close its `gate` in the end."""
-    identity, regenerate = load_identity(folder.path / "node.pem"), regenerator(stage)
+    its process ended: key `node.pem` unless an `identity` is given, gate, pool, outbox, checkpoints. Close its `gate` in the
+    end."""
+    identity, regenerate = identity or load_identity(folder.path / "node.pem"), regenerator(stage)
     gate = make_gate(stage, settings, folder.path, identity.node, regenerate, clock)
     return Node(stage, settings, folder, identity, exchange, gate, regenerate, clock)
 

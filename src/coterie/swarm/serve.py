@@ -19,15 +19,15 @@ from coterie.config import RunConfig
 from coterie.config.exchange import FolderExchangeConfig, MembershipConfig, SqliteExchangeConfig
 from coterie.config.learn import BUILT_IN
 from coterie.config.swarm import SwarmConfig
+from coterie.loading import be_quiet
 from coterie.records import read_json, write_json
 from coterie.runs import machine, versions
 from coterie.swarm.ensemble import score_member
-from coterie.swarm.envelope import MAX_BYTES, Malformed, decode
+from coterie.swarm.envelope import MAX_BYTES, genuine
 from coterie.swarm.exchange.base import Exchange
 from coterie.swarm.exchange.folder import FolderExchange
 from coterie.swarm.exchange.sqlite import SqliteExchange
 from coterie.swarm.exchange.zenoh import ZenohExchange
-from coterie.swarm.identity import verify
 from coterie.swarm.node import Node, open_node
 from coterie.swarm.place import NodeFolder, SwarmFolder
 from coterie.swarm.wanted import swarm_of
@@ -68,13 +68,7 @@ def accepts(swarm: str, allowed: frozenset[NodeId] | None) -> Callable[[NodeId, 
     Else anybody could take the place of a true one. What a closed swarm lets nobody learn from, it does not pass on either."""
 
     def accept(node: NodeId, seq: int, body: bytes) -> bool:
-        if allowed is not None and node not in allowed:
-            return False
-        try:
-            envelope, signed, signature = decode(body)
-        except Malformed:
-            return False
-        return (envelope.swarm, envelope.node, envelope.seq) == (swarm, node, seq) and verify(node, signed, signature)
+        return (allowed is None or node in allowed) and genuine(node, seq, body, swarm)
 
     return accept
 
@@ -215,10 +209,8 @@ def wait_until_ended(folder: NodeFolder, pause: float = 0.2) -> None:
 def _be_calm(config: RunConfig) -> None:
     """No progress bars; and the threads of a worker: for the tiny built-in model more cost more than they save."""
     import torch
-    from transformers.utils import logging
 
-    logging.disable_progress_bar()
-    logging.set_verbosity_error()
+    be_quiet()
     warnings.simplefilter("ignore", FutureWarning)
     threads = os.environ.get("COTERIE_THREADS") or ("1" if config.model.path in BUILT_IN else None)
     if threads:

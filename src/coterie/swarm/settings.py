@@ -33,9 +33,13 @@ def check_run(config: RunConfig) -> None:
             "swarm.models"
         )
     for model in settings.models or (config.model.path,):
-        of_node = config.model_copy(update={"model": config.model.model_copy(update={"path": model})})
+        of_node = with_model(config, model)
         script = write_script(of_node)
         check(of_node, settings, script.tasks, script.protocol, script.reader.tokenizer)
+
+
+def with_model(config: RunConfig, path: str) -> RunConfig:
+    return config.model_copy(update={"model": config.model.model_copy(update={"path": path})})
 
 
 def check(config: RunConfig, settings: SwarmConfig, tasks: TaskSet, protocol: Protocol, tokenizer: ChatTokenizer) -> None:
