@@ -137,8 +137,8 @@ def decode(body: bytes, max_bytes: int = MAX_BYTES) -> tuple[Envelope, bytes, by
 
 def genuine(node: NodeId, seq: int, body: bytes, swarm: str | None = None) -> bool:
     """Whether these are the signed bytes of this node's envelope of this number, and for this swarm if one is named: what an
-    exchange may ask (`accept`) before it keeps what the network brings, so that nobody takes another's place. About 0.2 ms. Says nothing of
-    what is in it."""
+    exchange may ask (`accept`) before it keeps what the network brings, so that nobody takes another's place. About
+    0.2 ms. Says nothing of what is in it."""
     try:
         envelope, signed, signature = decode(body)
     except Malformed:
